@@ -2,9 +2,9 @@
 
     python -m benchmarks.archives [--messages N] [--peer PATH] [--dir DIR]
 
-The first line is about frames alone. Then each server backs the stream up and restores the other's archive; every
-message is compared (sequence, subject, headers, data, time). The processor time is the server's, per MB of the
-stream's bytes.
+The first line of the output has only the rates of frames. Then each server backs the stream up and restores the
+other's archive; every message is compared (sequence, subject, headers, data, time). The processor time is the
+server's, per MB of the stream's bytes.
 
 Source: benchmarks/README.md.
 """
@@ -28,8 +28,8 @@ from servers import RunningServer, ServerCommand, find_peer, our_command, peer_c
 
 SIZE = 64 << 20
 CHUNK_SIZE = 128 * 1024
-BATCH = 2000  # messages of one direct get
-WINDOW = 4000  # publishes
+BATCH = 2000  # number of messages of one direct get
+WINDOW = 4000  # maximum number of unacknowledged publishes
 
 
 def rate(seconds: float) -> str:
@@ -37,7 +37,7 @@ def rate(seconds: float) -> str:
 
 
 def frames() -> None:
-    """Print the rates of frames."""
+    """Measure and print the rates of frames."""
     data = b"".join(b"orders.%d one loaf of bread, " % number for number in range(2000))
     data = (data * (SIZE // len(data) + 1))[:SIZE]
     began = time.perf_counter()
@@ -92,7 +92,7 @@ def digests(client: PlainClient) -> array[int]:
         body = b'{"seq":%d,"batch":%d}' % (seq, BATCH)
         client.send(b"PUB $JS.API.DIRECT.GET.S %b.g %d\r\n%b\r\n" % (client.inbox, len(body), body))
         for _, message in client.frames(BATCH + 1):
-            if message.startswith(b"NATS/1.0 "):  # the end of the batch, or 404
+            if message.startswith(b"NATS/1.0 "):  # a status: the end of the batch, or 404
                 break
             head, _, rest = message.partition(b"\r\nNats-Num-Pending: ")
             found.append(
@@ -109,7 +109,7 @@ def digests(client: PlainClient) -> array[int]:
 
 
 def back_up(client: PlainClient) -> tuple[dict[str, Any], bytes]:
-    """Return the response and the archive; every chunk is acknowledged."""
+    """Return the response and the archive, having acknowledged every chunk."""
     chunks = client.inbox + b".c"
     asked = {"deliver_subject": chunks.decode(), "chunk_size": CHUNK_SIZE}
     answer, parts = client.request("$JS.API.STREAM.SNAPSHOT.S", asked), []
@@ -122,7 +122,7 @@ def back_up(client: PlainClient) -> tuple[dict[str, Any], bytes]:
 
 
 def restore(client: PlainClient, answer: dict[str, Any], data: bytes) -> None:
-    """Send an archive, sixteen chunks at a time."""
+    """Restore an archive; up to sixteen chunks are unacknowledged."""
     body = {"config": answer["config"], "state": answer["state"]}
     subject = client.request("$JS.API.STREAM.RESTORE.S", body)["deliver_subject"].encode()
     pieces = [data[at : at + CHUNK_SIZE] for at in range(0, len(data), CHUNK_SIZE)]

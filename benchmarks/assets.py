@@ -1,4 +1,4 @@
-"""Many streams and many consumers: how fast they are made, what they take, and what a quiet client notices.
+"""Many streams and many consumers: their creation rates and costs, and the waits of a quiet client.
 
     python benchmarks/assets.py [PART ...] [--scale F] [--only ours|peer] [--json FILE]
 
@@ -9,7 +9,7 @@ many         20,000 streams of one message: disk, start, the time SIGTERM takes
 descriptors  2,000 streams, and one of 20 GB, with 256 descriptors: each stream is written to and read from
 subjects     a million subjects of one message each, in a file and in a memory stream: the memory that each takes
 
-`--scale 0.1` makes a tenth of that. Exits with 1 when a server gave a wrong answer.
+`--scale 0.1` uses a tenth of these numbers. Exits with 1 when a server gave a wrong answer.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from quiet import Quiet
 from servers import RunningServer, ServerCommand, ServerFailed, find_peer, our_command, peer_command
 
 OUTSTANDING = 100
-LOAD_MSGS = 20_000_000  # more than the driver can publish meanwhile
+LOAD_MSGS = 20_000_000  # more messages than the driver can publish during a measurement
 PACED = 500_000  # messages per second
 DESCRIPTORS = 256
 STREAM_GB = 20
@@ -50,7 +50,7 @@ class Run:
         self._scale = scale
 
     def sized(self, count: int) -> int:
-        """Return `count` at the scale of this run."""
+        """Return `count` multiplied by the scale of this run."""
         return max(1, int(count * self._scale))
 
     def note(self, name: str, value: float) -> None:
@@ -70,7 +70,7 @@ class Run:
         self.note(f"{name}: its longest wait, ms", quiet.result["max"])
 
     def restart(self, how: str, kill: bool = False) -> None:
-        """Start the server again on the same store."""
+        """Restart the server on the same store, and measure it."""
         self.client.close()
         self.note(f"start after {how}, s", self.server.restart(kill=kill))
         if not kill:
@@ -79,7 +79,7 @@ class Run:
 
     @contextmanager
     def publishing(self, rate: int) -> Iterator[None]:
-        """Publish `rate` messages per second (0: all that the server takes) during the measurement."""
+        """Publish `rate` messages per second (0: without a limit) during the measurement."""
         words = ["--port", str(self.server.port), "--msgs", str(LOAD_MSGS), "--keep", "--rate", str(rate)]
         driver = subprocess.Popen([str(self.driver.binary), "jspub", *words], stdout=subprocess.DEVNULL)
         try:
@@ -105,7 +105,7 @@ class Run:
 
 
 def stream_calls(count: int, kind: str = "CREATE") -> Calls:
-    """Return the requests that make or delete small streams."""
+    """Return the requests that create or delete small streams."""
 
     def body(number: int) -> object:
         return {"name": f"S{number}", "subjects": [f"s.{number}"]} if kind == "CREATE" else None
@@ -114,7 +114,7 @@ def stream_calls(count: int, kind: str = "CREATE") -> Calls:
 
 
 def consumer_calls(prefix: str, count: int) -> Calls:
-    """Return the requests that make durable pull consumers."""
+    """Return the requests that create durable pull consumers."""
 
     def call(name: str, number: int) -> tuple[str, object]:
         config = {"durable_name": name, "ack_policy": "explicit", "filter_subject": f"big.{number}"}
@@ -180,18 +180,18 @@ def descriptors(run: Run) -> None:
 
 
 def open_descriptors(pid: int) -> int:
-    """Return how many descriptors a process has open."""
+    """Return the number of open descriptors of a process."""
     return len(list(Path(f"/proc/{pid}/fd").iterdir()))
 
 
 def disk_kb(path: Path) -> int:
-    """Return the disk that a directory takes, as du counts it."""
+    """Return the disk space that a directory uses, as du counts it, in KiB."""
     done = subprocess.run(["du", "-sk", str(path)], capture_output=True, text=True, check=True)
     return int(done.stdout.split()[0])
 
 
 def subjects(run: Run) -> None:
-    """A million subjects of one message each: memory without pages of files."""
+    """A million subjects with one message each: memory without pages of files."""
     count = run.sized(1_000_000)
     for storage in ("file", "memory"):  # each in a fresh process
         run.client.request(
@@ -213,7 +213,7 @@ def subjects(run: Run) -> None:
 
 
 def subject_name(number: int) -> bytes:
-    """Return a subject of about 20 bytes; a thousand groups."""
+    """Return a subject of about 20 bytes; there are a thousand groups."""
     return b"s.%d.member-%08d" % (number % 1_000, number)
 
 

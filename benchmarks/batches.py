@@ -39,7 +39,7 @@ class Client:
         self.socket.sendall(b'CONNECT {"verbose":false,"headers":true}\r\nSUB in.> 1\r\n')
 
     def ask(self, subject: str, body: dict[str, object] | None = None) -> dict[str, object]:
-        """Return the answer to a request of the API."""
+        """Return the answer to an API request."""
         payload = json.dumps(body).encode() if body else b""
         self.socket.sendall(b"PUB %b in.api %d\r\n%b\r\n" % (subject.encode(), len(payload), payload))
         answer = self.answer()
@@ -47,7 +47,7 @@ class Client:
         return answer
 
     def answer(self) -> dict[str, object]:
-        """Return the next message, which is JSON."""
+        """Return the next message, decoded from JSON."""
         words = self.file.readline().split()
         while words[0] != b"MSG":
             if words[0] == b"PING":
@@ -58,7 +58,7 @@ class Client:
 
 
 def fast(client: Client, messages: int) -> float:
-    """Publish one fast batch; return how many seconds that took."""
+    """Publish one fast batch; return the duration in seconds."""
     groups, sent = [], 0
     while sent < messages:
         n = min(FLOW, messages - sent) if sent else 1
@@ -85,7 +85,7 @@ def fast(client: Client, messages: int) -> float:
 
 
 def atomic(client: Client, messages: int) -> float:
-    """Publish atomic batches, one after another; return how many seconds that took."""
+    """Publish atomic batches one after another; return the duration in seconds."""
     batches = []
     for batch in range(messages // BATCH):
         lines = []
@@ -104,7 +104,7 @@ def atomic(client: Client, messages: int) -> float:
 
 
 def counter(client: Client, messages: int) -> float:
-    """Publish increments; return how many seconds that took."""
+    """Publish increments; return the duration in seconds."""
     head = b"NATS/1.0\r\nNats-Incr: 7\r\n\r\n"
     line = b"HPUB c.%d in.c %d %d\r\n%b\r\n"
     rounds = [
@@ -135,7 +135,7 @@ KINDS: dict[str, Callable[[Client, int], float]] = {"fast": fast, "atomic": atom
 
 
 def measured(kind: str, port: int, server: RunningServer, messages: int, storage: str) -> tuple[float, float]:
-    """Return messages per second, and processor seconds of the server for a million messages."""
+    """Return the rate in messages per second, and the server's processor seconds per million messages."""
     client = Client(port)
     config = {"name": "S", "subjects": ["s"], "allow_batched": True, "allow_atomic": True, "storage": storage}
     if kind == "counter":
@@ -147,7 +147,7 @@ def measured(kind: str, port: int, server: RunningServer, messages: int, storage
 
 
 def main() -> int:
-    """Measure, and print one line for each round."""
+    """Measure all rounds, and print one line for each."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--only", choices=tuple(KINDS))
     parser.add_argument("--messages", type=int, default=200_000, metavar="N")

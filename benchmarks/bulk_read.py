@@ -31,7 +31,7 @@ WAYS: dict[str, tuple[str, list[str]]] = {
 
 
 def measure(driver: Driver, command: ServerCommand, base: Path, arguments: list[str]) -> dict[str, Any]:
-    """Return one run on a fresh server, after a warm-up of an eighth."""
+    """Return the result of one run on a new server, after a warm-up with an eighth of the messages."""
     with RunningServer(command, base=base) as server:
         flags = [*arguments, "--port", str(server.port), "--server-pid", str(server.pid)]
         at = flags.index("--msgs") + 1

@@ -32,7 +32,7 @@ REPLICATED: dict[str, tuple[str, int]] = {
     "r3-pub": ("jspub", 300_000),
     "r3-sync-1": ("jssync", 3_000),
     "r3-sync-16": ("jssync --connections 16", 20_000),
-    "r3-always": ("jspub --window 500", 20_000),  # the servers sync before they answer
+    "r3-always": ("jspub --window 500", 20_000),  # the servers sync before they acknowledge
     "r3-pull": ("pull", 200_000),
 }
 SERVERS = 3
@@ -65,7 +65,7 @@ class Trio:
             self._wait("a leader", lambda page: page["jetstream"]["meta"].get("leader"))
 
     def _wait(self, what: str, holds: Callable[[Any], object]) -> None:
-        """Wait until /varz of every server shows something."""
+        """Wait until `holds` accepts /varz of every server."""
         deadline = time.monotonic() + WAIT_S
         for server in self.servers:
             while not holds(self._varz(server)):
@@ -78,7 +78,7 @@ class Trio:
             return json.load(page)
 
     def run(self, driver: Driver, arguments: Sequence[str], msgs: int) -> dict[str, float]:
-        """Do one round; return its figures."""
+        """Run one round; return its figures."""
         before = sum(server.cpu_s() for server in self.servers)
         here, there = self.servers[1], self.servers[0]
         words = [

@@ -26,7 +26,7 @@ from quiet import Quiet
 from servers import RunningServer, ServerCommand, ServerFailed, find_peer, our_command, peer_command
 
 HELLO = b'CONNECT {"verbose":false,"headers":true,"no_responders":true,"protocol":1}\r\nSUB news 1\r\n'
-AT_ONCE = 256  # connections that wait for their first answer
+AT_ONCE = 256  # maximum number of connections that wait for their first answer
 LIMIT_S = 120.0
 SIZE = 128  # bytes of an active client's message
 
@@ -38,7 +38,7 @@ class Member:
         self.sock = sock
         self.count = 0
         self.mark = b"PONG\r\n"
-        self.line = b""  # sent again for each mark
+        self.line = b""  # the line that is sent again for each mark
         self._tail = b""
 
     def read(self) -> int:
@@ -91,7 +91,7 @@ class Crowd:
         return sum(self._by_fd[fd].read() for fd, _ in found)
 
     def until(self, done: Callable[[], bool]) -> None:
-        """Read, and answer marks, until `done`."""
+        """Read, and answer marks, until `done` returns true."""
         deadline = time.monotonic() + LIMIT_S
         while not done():
             if time.monotonic() > deadline:
@@ -99,7 +99,7 @@ class Crowd:
             self._wait()
 
     def expect(self, mark: bytes) -> None:
-        """Count another mark from now on."""
+        """Count answers to another mark from now on."""
         for member in self.members:
             member.mark, member.count, member.line = mark, 0, b""
 
@@ -124,7 +124,7 @@ class Run:
         self.figures[name] = round(value, 3)
 
     def fill(self, count: int) -> None:
-        """Connect the idle ones."""
+        """Connect the idle clients."""
         descriptors, memory_mb = self.descriptors(), self.server.heap_mb()
         with self._watched("connecting") as watched:
             self.crowd.connect(count)
@@ -171,7 +171,7 @@ class Run:
         count = len(self.crowd.members)
         with self._watched("leaving") as watched:
             self.crowd.leave()
-            while self.descriptors() > descriptors + 1:  # the quiet one is still there
+            while self.descriptors() > descriptors + 1:  # only the quiet client is still connected
                 if time.monotonic() - began > LIMIT_S:
                     raise Unexpected(f"{self.descriptors()} descriptors are open after everybody has left")
                 time.sleep(0.01)
@@ -179,7 +179,7 @@ class Run:
         self.note("leaving: CPU us each", watched.cpu_s * 1e6 / count)
 
     def descriptors(self) -> int:
-        """Return how many descriptors the server has open."""
+        """Return the number of descriptors that the server has open."""
         return len(os.listdir(f"/proc/{self.server.pid}/fd"))
 
     def _watched(self, name: str) -> Watched:
@@ -238,7 +238,7 @@ def table(by_side: dict[str, dict[str, float]]) -> str:
 
 
 def raise_limit(count: int) -> None:
-    """Allow this process, and the servers it starts, `count` connections."""
+    """Allow `count` connections for this process and the servers that it starts."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < count + 200:
         raise SystemExit(f"connections.py: {count} connections need ulimit -Hn {count + 200}; it is {hard}")

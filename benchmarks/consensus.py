@@ -2,9 +2,9 @@
 
     python benchmarks/consensus.py [--entries N] [--rounds N] [--directory DIR] [--json FILE]
 
-An entry is a batch of 100 messages of 168 B. Batches are passed by a call. Each node has a log that discards its
-entries, or with --directory the real one, written and not synced. The figure is processor time, the lowest of the
-rounds: other programs can only increase it.
+An entry is a batch of 100 messages of 168 B. Batches are passed to the receiver by a function call. Each node has a
+log that discards its entries, or with --directory the real one, written and not synced. The figure is processor time,
+the lowest of the rounds: other programs can only increase it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class NoLog:
         self.groups: dict[int, Any] = {}
 
     def create(self, group: int, name: str, peer: int, conf: Conf, start: int, start_term: int) -> None:
-        """Note a group."""
+        """Record a group."""
         self.groups[group] = SimpleNamespace(
             name=name, peer=peer, conf=Membership.of(conf), hard=(0, 0, 0), start=start, start_term=start_term,
             state=b"", is_damaged=False,
@@ -64,7 +64,7 @@ class NoLog:
         return False
 
     def point(self, group: int, index: int, term: int, conf: Conf, state: bytes) -> None:
-        """Note the start."""
+        """Record the start of the log."""
         self.groups[group].start = index
 
     def flush(self) -> None:
@@ -95,7 +95,7 @@ def log_in(directory: Path | None, number: int) -> Any:
 
 
 class Node:
-    """A node with a machine that counts."""
+    """A node whose state machine counts the entries."""
 
     def __init__(self, number: int, directory: Path | None) -> None:
         self.number = number
@@ -112,15 +112,15 @@ class Node:
         self.consensus.open(GROUP, "orders", self, Conf([peer_id(node) for node in NODES]))
 
     def apply(self, index: int, term: int, time_ns: int, payload: bytes, proposal: object | None) -> None:
-        """Count."""
+        """Count an entry."""
         self.count += 1
 
     def role(self, term: int, role: Role, leader: int) -> None:
-        """Note who leads."""
+        """Record whether this node is the leader."""
         self.leads = role == Role.LEADER
 
     def dropped(self, proposal: object) -> None:
-        """Never happens."""
+        """Fail: no proposal is dropped here."""
         raise AssertionError(proposal)
 
     def durable(self) -> int:
@@ -132,19 +132,19 @@ class Node:
         return b"x"
 
     def install(self, index: int, data: bytes) -> None:
-        """Never happens."""
+        """Fail: no snapshot is installed here."""
         raise AssertionError(index)
 
     def send(self, node: int, parts: Sequence[bytes]) -> None:
-        """Send by a call."""
+        """Put a batch into the inbox of a node."""
         self.nodes[node].inbox.append((self.number, b"".join(parts)))
 
     def pending_size(self, node: int) -> int:
-        """Return that all read."""
+        """Return 0: all data was read."""
         return 0
 
     def stop(self, reason: str) -> None:
-        """Never happens."""
+        """Fail: nothing stops the node here."""
         raise AssertionError(reason)
 
     def work(self) -> bool:
@@ -175,7 +175,7 @@ class Trio:
         self.leader = next(node for node in self.nodes.values() if node.leads)
 
     def settle(self) -> None:
-        """Work until there is nothing left."""
+        """Run turns until nothing is left to do."""
         while sum(node.work() for node in self.nodes.values()):
             pass
 
@@ -189,7 +189,7 @@ class Trio:
             self.settle()
 
     def measure(self, count: int, per_turn: int) -> tuple[float, float]:
-        """Return the microseconds of an entry on the leader and on a follower."""
+        """Return the microseconds per entry on the leader and on a follower."""
         for node in self.nodes.values():
             node.seconds = 0.0
         before = self.leader.count

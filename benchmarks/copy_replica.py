@@ -24,7 +24,7 @@ from cluster import Trio
 from plain_client import PlainClient
 from servers import RunningServer, find_peer, our_command, peer_command
 
-SIZE = 16 << 10  # bytes of a message that is there before
+SIZE = 16 << 10  # bytes of each message that is stored before the copy
 LOAD_SIZE = 1 << 10  # bytes of a message that is published during the copy
 BEFORE_S = 10.0
 WAIT_S = 3600.0
@@ -58,13 +58,13 @@ class Publisher(threading.Thread):
             self._ends.wait(max(0.0, due - time.monotonic()))
 
     def stop(self) -> None:
-        """End after the current publish."""
+        """Stop after the current publish."""
         self._ends.set()
         self.join()
         self._client.close()
 
     def between(self, first_s: float, last_s: float) -> dict[str, float]:
-        """Return figures in ms of the publishes in a time."""
+        """Return the figures, in ms, of the publishes in an interval."""
         waits = sorted(1000 * wait for at, wait in self.waits if first_s <= at < last_s)
         if not waits:
             raise SystemExit("copy_replica: nothing was published in that time")
@@ -77,7 +77,7 @@ class Publisher(threading.Thread):
 
 
 def measure(trio: Trio, size_mb: int, rate: float) -> dict[str, Any]:
-    """Fill the stream, add the replica under load; return the figures."""
+    """Fill the stream, and add the replica under load; return the figures."""
     client = PlainClient(trio.servers[0].port)
     client.request("$JS.API.STREAM.CREATE.BIG", STREAM)
     count = (size_mb << 20) // SIZE
@@ -87,7 +87,7 @@ def measure(trio: Trio, size_mb: int, rate: float) -> dict[str, Any]:
     load = Publisher(trio.servers[0].port, rate)
     load.start()
     started_s = time.monotonic()
-    time.sleep(BEFORE_S)  # the figures to compare with
+    time.sleep(BEFORE_S)  # the figures of this time are for comparison
     cpu_s, asked_s = sum(each.cpu_s() for each in trio.servers), time.monotonic()
     client.request("$JS.API.STREAM.UPDATE.BIG", {**STREAM, "num_replicas": 3})
     _settled(client, 2)
@@ -136,7 +136,7 @@ def _wait_stored(server: RunningServer, count: int) -> None:
 
 
 def main() -> int:
-    """Measure both servers and print a row of each."""
+    """Measure both servers and print a row for each."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--mb", type=int, default=512, help="messages in the stream before the copy")
     parser.add_argument("--rate", type=float, default=200.0, help="messages a second during the copy")

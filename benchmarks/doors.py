@@ -38,7 +38,7 @@ def config_of(row: Row) -> str:
 
 
 def arguments_of(row: Row, server: RunningServer) -> list[str]:
-    """Return the arguments of the driver for a row, with the port of its door."""
+    """Return the driver's arguments for a row, with the port that the row uses."""
     websocket = {"--ws", "--deflate"} & set(row.arguments)
     port = server.ws_port if websocket else server.port
     arguments = [argument.replace("{creds}", str(TOKENS / "alice.creds")) for argument in row.arguments]

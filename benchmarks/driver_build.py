@@ -1,6 +1,6 @@
-"""The load driver as a program: built from `driver/*.c` when a source is newer, run as a child process.
+"""The load driver as a program: it is built from `driver/*.c` when a source is newer, and run as a child process.
 
-Source: benchmarks/driver/main.c.
+Its source is benchmarks/driver/main.c.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ FLAGS = ["-O2", "-Wall", "-Wextra", "-std=gnu11", "-D_GNU_SOURCE", "-pthread"]
 
 
 class DriverFailed(Exception):
-    """The driver could not verify its run, or did not end; the text is its reason."""
+    """The driver could not verify its run, or did not end; the text contains its reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """A library without which some rows are skipped."""
+    """A library; without it, some rows are skipped."""
 
     name: str
     header: str
@@ -55,7 +55,7 @@ LIBRARIES = (
 
 
 def missing(arguments: tuple[str, ...]) -> str:
-    """Return the library that a run with `arguments` lacks here, and how to get it; "": none."""
+    """Return the name of a library that `arguments` need but that is missing, with how to get it; or ""."""
     for library in LIBRARIES:
         if library.needed_by & set(arguments) and not library.is_here():
             return f"the headers of {library.name} ({library.package}) are not installed"

@@ -1,4 +1,4 @@
-"""The cost of a start and a stop of a server inside a program, and what a thousand of them leave behind.
+"""The cost of a start and a stop of a server inside a program, and what remains after a thousand of them.
 
     python benchmarks/embedding.py                  # medians of 200 starts and stops, on each loop
     python benchmarks/embedding.py --soak 1000      # memory, descriptors and threads before and after
@@ -30,15 +30,15 @@ from pyjs.aio import Server, ServerThread
 from pyjs.server.system.process import memory_size
 
 LOOPS = {"uvloop": uvloop.new_event_loop, "asyncio": asyncio.new_event_loop}
-REPORTS = 10  # lines of the soak
+REPORTS = 10  # number of lines that the soak test prints
 
 
 async def start_and_stop(server: Server) -> tuple[float, float]:
-    """Return how long both take, in seconds."""
+    """Return the seconds that a start and a stop take."""
     began = perf_counter()
     await server.start()
     started = perf_counter()
-    await asyncio.sleep(0.001)  # a turn, as any use would bring
+    await asyncio.sleep(0.001)  # a turn of the loop, as in any use
     stopping = perf_counter()
     await server.stop()
     return started - began, perf_counter() - stopping
@@ -84,7 +84,7 @@ def bench(times: int) -> None:
 
 
 async def use(url: str) -> None:
-    """Do a little of everything that a test does."""
+    """Do some operations of each kind that tests do."""
     at = urlsplit(url)
     reader, writer = await asyncio.open_connection(at.hostname, at.port)
     consumer = {"stream_name": "S", "config": {"durable_name": "C", "ack_policy": "explicit"}}

@@ -27,7 +27,7 @@ from plain_client import PlainClient
 from servers import RunningServer, ServerCommand, find_peer, our_command, peer_command
 
 NS = 1_000_000_000
-TTL_S = (90, 120)  # the interval of the TTLs: the first expires after everything is published and read
+TTL_S = (90, 120)  # range of the TTLs in seconds: the first one ends after everything is published and read
 LEAD_S, SPAN_S = 90.0, 20.0  # seconds from the start to the first schedule, and from the first to the last
 POLL_S = 0.05
 LOADED = {"name": "LOAD", "subjects": ["load"], "max_msgs": 100_000}
@@ -39,7 +39,7 @@ def line(subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> bytes:
 
 
 def publish(client: PlainClient, lines: Iterator[bytes], count: int, window: int = 4000) -> None:
-    """Send prepared publishes and wait for their PubAcks, at most `window` outstanding."""
+    """Send prepared publishes and wait for their PubAcks, at most `window` of them outstanding."""
     sent = acked = 0
     while acked < count:
         batch = [next(lines) for _ in range(min(count, acked + window) - sent)]
@@ -94,7 +94,7 @@ def ttl(server: RunningServer, count: int, load: int) -> dict[str, str]:
 
 
 def times(client: PlainClient, count: int) -> list[int]:
-    """Return when each message was stored, by its sequence."""
+    """Return the time at which each message was stored, by sequence."""
     client.send(b"SUB times 9\r\n")
     wanted = {"deliver_subject": "times", "ack_policy": "none", "headers_only": True}
     client.request("$JS.API.CONSUMER.CREATE.S", {"stream_name": "S", "config": wanted})
@@ -109,7 +109,7 @@ def times(client: PlainClient, count: int) -> list[int]:
 
 
 def schedules(server: RunningServer, count: int, load: int) -> dict[str, str]:
-    """Return the measurements of schedules that fire once each."""
+    """Return the measurements of schedules that publish once each."""
     client = PlainClient(server.port)
     config = {
         "name": "S",
@@ -160,7 +160,7 @@ def scheduled(number: int, at_ns: int, reply: bytes) -> bytes:
 
 
 def time_ns(text: bytes) -> int:
-    """Return RFC 3339 in UTC as nanoseconds since 1970."""
+    """Return a UTC time in RFC 3339 form as nanoseconds since 1970."""
     whole, _, fraction = text.rstrip(b"Z").partition(b".")
     second = calendar.timegm(time.strptime(whole.decode(), "%Y-%m-%dT%H:%M:%S"))
     return second * NS + int(fraction.ljust(9, b"0") or b"0")
@@ -168,7 +168,7 @@ def time_ns(text: bytes) -> int:
 
 @contextmanager
 def loading(port: int, rate: int) -> Iterator[None]:
-    """Publish `rate` messages a second to another stream meanwhile."""
+    """Publish `rate` messages per second to another stream inside the `with` block."""
     if not rate:
         yield
         return

@@ -45,8 +45,8 @@ class Run:
         self.count = count
         self.client = PlainClient(self.trio.servers[0].port)
         self.figures: dict[str, float] = {}
-        self._asked = 0  # requests
-        time.sleep(1)  # the routes learn the client's inbox
+        self._asked = 0  # number of requests
+        time.sleep(1)  # the other servers learn the client's inbox
 
     def note(self, name: str, value: float) -> None:
         """Record one figure."""
@@ -54,15 +54,15 @@ class Run:
         print(f"  {name}: {value:.3f}", flush=True)
 
     def cpu_s(self) -> float:
-        """Return the processor time of the servers that run."""
+        """Return the processor time of the running servers."""
         return sum(server.cpu_s() for server in self.trio.servers if server.running)
 
     def heap(self) -> float:
-        """Return the bytes of all servers, without pages of files."""
+        """Return the memory of all servers in bytes, without pages of files."""
         return 1e6 * sum(server.heap_mb() for server in self.trio.servers)
 
     def requests(self, name: str, calls: list[tuple[str, object]]) -> None:
-        """Make requests; note the time and the processor time of each."""
+        """Send requests; record the time and the processor time of each."""
         cpu_s, began = self.cpu_s(), time.perf_counter()
         for at in range(0, len(calls), OUTSTANDING):
             self.ask(calls[at : at + OUTSTANDING])
@@ -70,7 +70,7 @@ class Run:
         self.note(f"{name}, CPU us each", (self.cpu_s() - cpu_s) * 1e6 / len(calls))
 
     def ask(self, calls: list[tuple[str, object]]) -> list[dict[str, Any]]:
-        """Return the answers to requests; repeat those that a change of the leader leaves without one."""
+        """Return the answers to requests; repeat those that got none because the leader changed."""
         client, left, found, first = self.client, dict(enumerate(calls)), [{} for _ in calls], self._asked
         self._asked += len(calls)
         deadline = time.monotonic() + WAIT_S
@@ -142,7 +142,7 @@ def leaders(server: RunningServer) -> int:
 
 
 def wait_led(servers: list[RunningServer], count: int) -> None:
-    """Wait until servers lead that many streams."""
+    """Wait until servers lead `count` streams."""
     deadline = time.monotonic() + WAIT_S
     while (found := sum(map(leaders, servers))) < count:
         if time.monotonic() > deadline:
@@ -171,14 +171,14 @@ def consumer_call(stream: str, name: str) -> tuple[str, object]:
 
 
 def listed(run: Run, what: str, field: str, count: int) -> None:
-    """Read all pages of a list some times; note the least time and processor time."""
+    """Read all pages of a list several times; record the least time and processor time."""
     rounds = [_read(run, what, field, count) for _ in range(ROUNDS)]
     run.note(f"{what} of {count}, s", min(seconds for seconds, _ in rounds))
     run.note(f"{what} of {count}, CPU s of three servers", min(cpu_s for _, cpu_s in rounds))
 
 
 def _read(run: Run, what: str, field: str, count: int) -> tuple[float, float]:
-    """Read all pages of a list; return time and processor time."""
+    """Read all pages of a list; return the time and the processor time."""
     cpu_s, began, found = run.cpu_s(), time.perf_counter(), 0
     while found < count:
         (answer,) = run.ask([(f"$JS.API.{what}", {"offset": found})])
@@ -192,7 +192,7 @@ PARTS = {"groups": groups, "lists": lists}
 
 
 def main() -> int:
-    """Measure the parts."""
+    """Measure the chosen parts."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -28,7 +28,8 @@ from driver_build import Driver, DriverFailed, build_driver
 from report import machine_facts
 from servers import ServerCommand, ServerFailed, find_peer, our_command, peer_command
 
-FAMILIES = (auth, doors, core, numbers, api, delivery, moments, http)  # importing them fills ATTACKS
+# each of these modules adds its attacks to ATTACKS
+FAMILIES = (auth, doors, core, numbers, api, delivery, moments, http)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,7 @@ class Bench:
     rounds: int
 
     def run(self, attack: Attack) -> Line:
-        """Attack both servers as often as there are rounds; the side that goes first alternates."""
+        """Attack both servers once in each round; the side that goes first alternates."""
         rounds: list[dict[str, Sample]] = []
         for number in range(self.rounds):
             order = list(self.sides) if number % 2 == 0 else list(self.sides)[::-1]

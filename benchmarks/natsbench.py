@@ -2,8 +2,8 @@
 
     python benchmarks/natsbench.py [--rounds N] [--msgs N] [--nats PATH] [--peer PATH] [--ours "CMD"]
 
-Needs the `nats` binary: --nats, $NATS_CLI, or on PATH. Its Go client is often slower than the server, so these ratios
-are smaller than those of run.py; both must agree on which server is faster.
+Needs the `nats` program, named by --nats or $NATS_CLI or found in PATH. Its Go client is often slower than the
+server, so these ratios are smaller than those of run.py; both must agree on which server is faster.
 
 Source: `nats bench --help` (pub, js pub sync|async, js fetch, js ordered).
 """
@@ -35,11 +35,11 @@ RATE = re.compile(r"stats: ([\d,]+) msgs/sec")
 
 
 class NatsBenchFailed(Exception):
-    """`nats bench` ended with an error or printed no rate; the text is its output."""
+    """`nats bench` ended with an error or printed no rate; the text contains its output."""
 
 
 def find_nats(path: str | None) -> str | None:
-    """Return the `nats` binary: `path`, $NATS_CLI, or the one on PATH."""
+    """Return the `nats` program: `path`, $NATS_CLI, or the one in PATH."""
     return next((found for found in (path, os.environ.get("NATS_CLI"), shutil.which("nats")) if found), None)
 
 
@@ -52,7 +52,7 @@ def rate_in(output: str) -> int:
 
 
 def bench_once(nats: str, command: ServerCommand, msgs: int) -> dict[str, int]:
-    """Run all steps on one fresh server; return messages per second by step."""
+    """Run all steps on one new server; return messages per second by step."""
     rates = {}
     with RunningServer(command) as server:
         for name, words, share in STEPS:

@@ -1,9 +1,9 @@
-"""The cost of the node log: an entry of 100 messages until it is written, and the reading of a log at a start.
+"""The cost of the node log: writing entries of 100 messages, and reading a log at a start.
 
     python benchmarks/node_log.py [--entries 20000] [--size 256] [--directory DIR] [--json FILE]
 
-Processor time of this process and its kernel work; for the start also wall time. An entry represents 100 messages of
-168 bytes. Without --sync nothing is synced.
+The figures are the processor time of this process, including the kernel's; for the start also the wall time. An entry
+represents 100 messages of 168 bytes. Without --sync nothing is synced.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pyjs.consensus.log.records import Membership
 
 MESSAGES, MESSAGE_SIZE = 100, 168
 CONF = Membership((1, 2, 3))
-COMPACT_EVERY = 256  # entries
+COMPACT_EVERY = 256  # number of entries
 
 
 @dataclass
@@ -52,7 +52,7 @@ def opened(disk: OsDisk, directory: str) -> NodeLog:
 
 
 def turn(log: NodeLog, writes: list[Write], payload: bytes) -> None:
-    """Write and sync a turn."""
+    """Write and sync the writes of one turn."""
     for write in writes:
         log.write(write, [payload] * len(write.entries))
     log.flush()
@@ -62,7 +62,7 @@ def turn(log: NodeLog, writes: list[Write], payload: bytes) -> None:
 
 
 def entries(disk: OsDisk, directory: str, count: int, groups: int, per_group: int) -> float:
-    """Return the microseconds of an entry, in turns with `per_group` entries of each of `groups` groups."""
+    """Return the microseconds per entry, in turns with `per_group` entries of each of `groups` groups."""
     log, payload, body = opened(disk, directory), bytes(MESSAGES * MESSAGE_SIZE), bytes(40)
     for group in range(1, groups + 1):
         log.create(group, f"S{group}", 1 << 32 | 1, CONF, 1, 1)
@@ -86,7 +86,7 @@ def entries(disk: OsDisk, directory: str, count: int, groups: int, per_group: in
 
 
 def recovery(disk: OsDisk, directory: str, size: int) -> tuple[float, float]:
-    """Return the seconds of wall and processor time that the reading of a log of `size` bytes takes."""
+    """Return the seconds of wall time and of processor time that reading a log of `size` bytes takes."""
     log, payload, body = opened(disk, directory), bytes(MESSAGES * MESSAGE_SIZE), bytes(40)
     log.create(1, "S", 1 << 32 | 1, CONF, 1, 1)
     for index in range(2, size // len(payload) + 2):

@@ -1,6 +1,7 @@
-"""A blocking NATS client for measurements: whole batches of lines out, whole reads in.
+"""A blocking NATS client for measurements: it sends whole batches of lines, and reads as much as is available.
 
-Knows as much of the protocol as scaling.py needs: publishes in a window of PubAcks, API requests, pull requests.
+It implements as much of the protocol as scaling.py needs: publishes with a window of PubAcks, API requests, pull
+requests.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import socket
 from collections.abc import Callable, Iterator
 from typing import Any
 
-_FRAME = re.compile(  # nats-server writes a blank in place of a reply that is missing
+_FRAME = re.compile(  # nats-server writes an additional blank if there is no reply subject
     rb"(?:MSG (\S+) (\S+) (?:(\S*) )?(\d+)|HMSG (\S+) (\S+) (?:(\S*) )?\d+ (\d+))\r\n|PONG\r\n|PING\r\n"
 )
 TIMEOUT_S = 120.0
@@ -44,13 +45,13 @@ class PlainClient:
         self._socket.sendall(data)
 
     def fence(self) -> None:
-        """Wait until the server has taken everything."""
+        """Wait until the server has processed everything."""
         self.send(b"PING\r\n")
         while next(self._frames) is not None:
             pass
 
     def frames(self, count: int) -> Iterator[tuple[bytes, bytes]]:
-        """Yield (subject or reply of a delivery, body) of the next `count` messages."""
+        """Yield (subject, or the reply subject of a delivery; body) of the next `count` messages."""
         while count:
             frame = next(self._frames)
             if frame is not None:
@@ -73,7 +74,7 @@ class PlainClient:
         return next(self.requests([(subject, body)]))
 
     def requests(self, calls: list[tuple[str, object]], window: int = 64) -> Iterator[dict[str, Any]]:
-        """Yield the answers to API requests, `window` of them under way; an error ends the measurement."""
+        """Yield the answers to API requests, at most `window` of them unanswered; an error ends the measurement."""
         sent = 0
         for got in range(len(calls)):
             if sent - got <= window // 2 and sent < len(calls):
@@ -100,7 +101,7 @@ class PlainClient:
     ) -> None:
         """Publish `count` messages and wait for every PubAck, at most `window` of them outstanding.
 
-        With `ids` each has a message id that begins so.
+        With `ids`, each message has an id that begins with it.
         """
         payload = b"x" * size
         tail = b" %s.p %d\r\n%s\r\n" % (self.inbox, size, payload)
@@ -131,7 +132,7 @@ class PlainClient:
         return ack
 
     def _read(self) -> Iterator[tuple[bytes, bytes] | None]:
-        """Yield frames; None is a PONG."""
+        """Yield frames; None stands for a PONG."""
         at, data = 0, self._data
         while True:
             frame = _FRAME.search(data, at)

@@ -2,8 +2,8 @@
 
     python benchmarks/quiet.py PORT [CONNECT]    pings until standard input ends, then prints p50, p99 and max in ms
 
-p50 and p99 are those of a client that pings every INTERVAL_S whether it was answered or not: a wait of a second is a
-wait for a thousand pings, each one interval shorter than the previous one. A ping without an answer within
+p50 and p99 are those of a client that pings every INTERVAL_S whether it was answered or not: a server that is busy
+for a second delays a thousand pings, each one interval less than the previous one. A ping without an answer within
 UNANSWERED_S, or a closed connection, ends the pinging: then `served` is false, and the wait until that moment counts.
 """
 
@@ -47,10 +47,10 @@ class Quiet:
         self.result = json.loads(out)
 
     def latencies_us(self) -> dict[str, float]:
-        """Return p50, p99 and max in us, as of the driver.
+        """Return p50, p99 and max in us, in the form of the driver.
 
         Raises:
-            ConnectionError: the server left the quiet client without an answer.
+            ConnectionError: the server did not answer the quiet client.
         """
         if not self.result["served"]:
             raise ConnectionError("the quiet client was not served")
@@ -58,7 +58,7 @@ class Quiet:
 
 
 def main(port: int, connect: str = CONNECT) -> None:
-    """Ping until standard input ends."""
+    """Send pings until standard input ends."""
     with suppress(PermissionError):
         os.nice(-10)  # the wait should be for the server, not for a processor for this process
     ended = threading.Event()

@@ -32,7 +32,7 @@ class AtOnce:
         self.entries: list[tuple[int, int, int, bytes]] = []
 
     def propose(self, payload: bytes, proposal: Any) -> bool:
-        """Apply it."""
+        """Apply the proposal."""
         self.index += 1
         self.time_ns += 1_000_000
         self.entries.append((self.index, 1, self.time_ns, payload))
@@ -49,14 +49,14 @@ def created(node: VirtualNode, storage: str) -> Stream:
 
 
 def replicated(stream: Stream, group: AtOnce) -> Replica:
-    """Make the stream a replica of a group."""
+    """Make the stream a replica in a group."""
     if isinstance(stream.store, FileStore):
         stream.store.replicate(1)
     return Replica(stream, group)
 
 
 def measured(storage: str, reply: bytes, group: AtOnce | None) -> float:
-    """Return the CPU time of one message in ns, of the fastest round."""
+    """Return the processor time per message in ns, in the fastest round."""
     with tempfile.TemporaryDirectory() as directory, VirtualNode(jetstream={"store_dir": directory}) as node:
         stream = created(node, storage)
         client = node.client()

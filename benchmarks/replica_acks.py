@@ -56,7 +56,7 @@ def made(node: VirtualNode, storage: str, retention: str, replicated: bool) -> R
 
 
 def measured(storage: str, reply: bytes, retention: str, replicated: bool) -> float:
-    """Return the CPU time of one delivered and acknowledged message in ns, of the fastest round."""
+    """Return the processor time per delivered and acknowledged message in ns, in the fastest round."""
     with tempfile.TemporaryDirectory() as directory, VirtualNode(jetstream={"store_dir": directory}) as node:
         client = made(node, storage, retention, replicated)
         best = float("inf")
@@ -69,7 +69,7 @@ def measured(storage: str, reply: bytes, retention: str, replicated: bool) -> fl
 
 
 def batch_ns(client: RawClient, reply: bytes) -> int:
-    """Pull and acknowledge one batch; return the CPU time of the server in ns."""
+    """Pull and acknowledge one batch; return the server's processor time in ns."""
     client.take()
     began = time.process_time_ns()
     client.send(b'PUB $JS.API.CONSUMER.MSG.NEXT.S.c in 13\r\n{"batch":500}\r\n')

@@ -16,11 +16,11 @@ from typing import Any
 Result = dict[str, Any]  # one line of the driver's output
 Round = dict[str, Result]  # by server: "ours", "peer"
 
-DRIVER_BOUND = 0.85  # share of the time in which the driver itself was on a CPU
+DRIVER_BOUND = 0.85  # a run is bound by the driver if the driver used a processor for this share of the time
 
 
 def cpu_per_million(result: Result) -> float:
-    """Return the server's CPU seconds per million messages."""
+    """Return the server's processor seconds per million messages."""
     return float(result["server_cpu_s"] / result["msgs"] * 1e6)
 
 
@@ -63,7 +63,7 @@ def _notes(rounds: list[Round]) -> list[str]:
 
 
 def summarize(rounds: list[Round]) -> dict[str, Any]:
-    """Return the medians of a row: rate, cpu, rss, and p50 and p99 where latencies were taken."""
+    """Return the medians of a row: rate, cpu, rss, and p50 and p99 if latencies were measured."""
     summary: dict[str, Any] = {
         "rate": _pair(rounds, "rate"),
         "cpu_s_per_million": _pair(rounds, "cpu"),

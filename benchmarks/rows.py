@@ -11,17 +11,17 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One kind of work."""
+    """One row of the table: a kind of work."""
 
     name: str
     about: str
     arguments: tuple[str, ...]
     msgs: int = 20_000
-    msgs_max: int = 20_000_000  # bounds disk, memory and the time to fill a stream
+    msgs_max: int = 20_000_000  # limits disk space, memory and the time to fill a stream
     latency: bool = False
     sync_always: bool = False
-    config: str = ""  # more of the server's configuration; doors.py fills its {names}
-    quiet: str = ""  # CONNECT of a client that pings meanwhile: the latencies are its waits
+    config: str = ""  # additional configuration of the server; doors.py replaces its {names}
+    quiet: str = ""  # CONNECT of a client that sends pings meanwhile: its waits are the latencies of the row
 
 
 def _row(name: str, about: str, arguments: str, **more: int | bool | str) -> Row:
@@ -50,7 +50,7 @@ accounts {{
 """
 _FROM_HOME = "--user home --far-user away --password pw"
 _FROM_AWAY = "--user away --far-user home --password pw"
-# The password of "slow" is "secret", at the cost that `nats server passwd` uses.
+# The password of "slow" is "secret"; its cost is that of `nats server passwd`.
 _SLOW = """
 authorization {{ users: [
   {{ user: slow, password: "$2a$11$V1TZ2NrOhcHZtJZAAWXAV.E.IgoC/8CxVGNNPGg2V.JyEVqrIbk4G" }}

@@ -27,7 +27,7 @@ from report import HEAD, Result, Round, machine_facts, summarize, table_line
 from rows import ROWS, Row
 from servers import RunningServer, ServerCommand, ServerFailed, find_peer, our_command, peer_command
 
-SECONDS_MIN = 0.6  # shorter runs gave 0.74-0.95 for the same code
+SECONDS_MIN = 0.6  # seconds; for equal code, shorter runs gave ratios of 0.74 to 0.95
 
 
 @dataclass(slots=True)
@@ -61,7 +61,7 @@ class Bench:
         )
 
     def calibrate(self, side: str, row: Row) -> int:
-        """Return how many messages of `row` take about `self.seconds` on this server."""
+        """Return the number of messages of `row` that take about `self.seconds` on this server."""
         msgs = row.msgs
         with self._server(side, row) as server:
             for _ in range(8):
@@ -72,7 +72,7 @@ class Bench:
         return min(int(msgs * max(1.0, self.seconds / took)) + 1, row.msgs_max)
 
     def measure(self, side: str, row: Row, msgs: int) -> Result:
-        """Run `row` once on a fresh server, after a short warm-up."""
+        """Run `row` once on a new server, after a short warm-up."""
         with self._server(side, row) as server:
             self._load(server, row, max(msgs // 8, 100))
             return self._load(server, row, msgs)

@@ -1,12 +1,12 @@
-"""What grows with the size of a stream and what does not, on this server and on nats-server.
+"""The costs that grow with the size of a stream, and those that do not, on this server and on nats-server.
 
     python benchmarks/scaling.py [PART ...] [--scale F] [--only ours|peer] [--json FILE]
 
 Four big streams, each a part: one with 10,000 consumers, one with a million subjects, one with ten million deleted
-sequences between its first and its last message, one with ten million messages that is started again (recovery).
-`--scale 0.1` makes them a tenth of that. Each figure is one line: what was done and how long it took, the processor
-time of the server per message, or how long a client that only pings had to wait while the server was busy with it.
-Exits with 1 when a server gave a wrong answer.
+sequences between its first and its last message, one with ten million messages whose server is restarted (recovery).
+`--scale 0.1` uses a tenth of these numbers. Each figure is one line: an operation and its duration, the server's
+processor time per message, or the longest wait of a client that only pings during the operation. Exits with 1 when a
+server gave a wrong answer.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ class Run:
         self.figures[name] = round(value, 3)
 
     def sized(self, count: int) -> int:
-        """Return `count` at the scale of this run."""
+        """Return `count` multiplied by the scale of this run."""
         return max(1000, int(count * self.scale))
 
     @contextmanager
     def timed(self, name: str, per: float = 1e-3) -> Iterator[None]:
-        """Note the time that the block takes: in milliseconds, or as a rate per second with a count as `per`."""
+        """Record the time of the block: in milliseconds, or as a rate per second if `per` is a count."""
         began = time.perf_counter()
         yield
         took = time.perf_counter() - began
@@ -54,20 +54,20 @@ class Run:
 
     @contextmanager
     def watched(self, name: str) -> Iterator[None]:
-        """Note how long the block takes in ms, and how long a quiet client waited meanwhile."""
+        """Record the time of the block in ms, and the longest wait of a quiet client meanwhile."""
         with Quiet(self.server.port) as quiet, self.timed(f"{name}, ms"):
             yield
         self.note(f"{name}: p99 wait of a quiet client, ms", quiet.result["p99"])
         self.note(f"{name}: its longest wait, ms", quiet.result["max"])
 
     def publish(self, name: str, count: int, subject: Callable[[int], bytes]) -> None:
-        """Publish, and note the server's processor time per message in microseconds."""
+        """Publish, and record the server's processor time per message in microseconds."""
         before = self.server.cpu_s()
         self.client.publish(count, subject)
         self.note(f"{name}, CPU us per message", (self.server.cpu_s() - before) * 1e6 / count)
 
     def create_stream(self, **config: Any) -> None:
-        """Make the stream BIG on load.>."""
+        """Create the stream BIG with the subject load.>."""
         body = {"name": "BIG", "subjects": ["load.>"], "storage": "file", "max_consumers": 100_000, **config}
         self.client.request("$JS.API.STREAM.CREATE.BIG", body)
 
@@ -76,11 +76,11 @@ class Run:
         return self.client.request("$JS.API.STREAM.INFO.BIG", body or None)
 
     def create_consumer(self, name: str, **config: Any) -> dict[str, Any]:
-        """Make a pull consumer."""
+        """Create a pull consumer."""
         return self.client.request(*consumer_call(name, **config))
 
     def pull(self, name: str, batch: int) -> None:
-        """Take `batch` messages that are there, and ack none."""
+        """Fetch `batch` available messages without acknowledging them."""
         self.client.send(next_call(self.client, name, batch))
         for _ in self.client.frames(batch):
             pass
@@ -93,7 +93,7 @@ class Run:
 
 
 def consumer_call(name: str, **config: Any) -> tuple[str, dict[str, Any]]:
-    """Return the request that makes a durable pull consumer."""
+    """Return the request that creates a durable pull consumer."""
     body = {"durable_name": name, "ack_policy": "explicit", **config}
     return f"$JS.API.CONSUMER.DURABLE.CREATE.BIG.{name}", {"stream_name": "BIG", "config": body}
 
@@ -105,7 +105,7 @@ def next_call(client: PlainClient, name: str, batch: int) -> bytes:
 
 
 def walk(client: PlainClient, kind: str, subject: str = "$JS.API.CONSUMER") -> int:
-    """Read all pages of a listing; return how many entries there were."""
+    """Read all pages of a listing; return the number of entries."""
     seen = 0
     while True:
         page = client.request(f"{subject}.{kind}.BIG", {"offset": seen})
@@ -217,7 +217,7 @@ def deletes(run: Run) -> None:
 
 
 def recovery(run: Run) -> None:
-    """Ten million messages, a million ids in the duplicate window, ten consumers: starting again."""
+    """A restart with ten million messages, a million ids in the duplicate window, and ten consumers."""
     count, ids = run.sized(10_000_000), run.sized(1_000_000)
     name = [b"load.%d" % i for i in range(GROUPS)]
     run.create_stream(duplicate_window=6 * 3_600_000_000_000)

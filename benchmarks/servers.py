@@ -21,7 +21,7 @@ from pathlib import Path
 from types import TracebackType
 
 ROOT = Path(__file__).resolve().parent.parent
-READY_TIMEOUT_S = 120.0  # a store of ten million messages is read by some
+READY_TIMEOUT_S = 120.0  # some servers read a store of ten million messages at their start
 
 ANSWER_TIMEOUT_S = 30.0
 
@@ -32,7 +32,7 @@ class ServerFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ServerCommand:
-    """How a server is started; `-c FILE` is added."""
+    """The command that starts a server; `-c FILE` is appended."""
 
     name: str
     argv: tuple[str, ...]
@@ -41,7 +41,7 @@ class ServerCommand:
 
 
 def our_command(argv: list[str] | None = None) -> ServerCommand:
-    """Return the command of this tree, or `argv` if given."""
+    """Return the command of this tree's server, or `argv` if given."""
     if argv:
         return ServerCommand("ours", tuple(argv))
     path = os.pathsep.join(filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH")]))
@@ -58,7 +58,7 @@ def find_peer(path: str | None = None) -> Path | None:
 
 
 def peer_command(path: Path, gomaxprocs: str = "all") -> ServerCommand:
-    """Return the command of nats-server on one core ("1") or all."""
+    """Return the command of nats-server, on one core ("1") or on all."""
     return ServerCommand("peer", (str(path),), {} if gomaxprocs == "all" else {"GOMAXPROCS": gomaxprocs})
 
 
@@ -71,7 +71,7 @@ def free_port() -> int:
 
 
 def cpu_s_of(pid: int) -> float:
-    """Return the seconds of processor time that a process has used, all threads."""
+    """Return the processor time in seconds that all threads of a process have used."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -85,7 +85,7 @@ class RunningServer:
         *,
         base: Path | None = None,
         sync_always: bool = False,
-        config: str = "",  # more lines of the configuration file
+        config: str = "",  # additional lines of the configuration file
         jetstream: bool = True,
     ) -> None:
         self.command = command
@@ -112,9 +112,9 @@ class RunningServer:
         return self
 
     def restart(self, *, kill: bool = False) -> float:
-        """End the process, with SIGKILL or SIGTERM, and start it on the same store; return its seconds to ready.
+        """Stop the process and start it on the same store; return the seconds until it is ready.
 
-        `ending_s` is how long the end took.
+        The stop is by SIGKILL with `kill`, else by SIGTERM; `ending_s` is set to the seconds that it took.
         """
         asked = time.monotonic()
         if kill:
@@ -153,7 +153,7 @@ class RunningServer:
         return self._process.pid
 
     def cpu_s(self) -> float:
-        """Return the seconds of processor time that the process has used, all threads."""
+        """Return the processor time in seconds that all threads of the process have used."""
         return cpu_s_of(self.pid)
 
     def rss_mb(self) -> float:
@@ -162,13 +162,13 @@ class RunningServer:
         return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
     def heap_mb(self) -> float:
-        """Return the resident memory in MB without pages of files, which the kernel takes back when it needs them."""
+        """Return the resident memory in MB without pages of files, which the kernel can free at any time."""
         status = Path(f"/proc/{self.pid}/status").read_text()
         return int(status.partition("RssAnon:")[2].split()[0]) * 1024 / 1e6
 
     @property
     def running(self) -> bool:
-        """Return whether the process is there."""
+        """Return whether the process is running."""
         return self._process.poll() is None
 
     def log_text(self) -> str:
@@ -176,7 +176,7 @@ class RunningServer:
         return self._log.read_text(errors="replace")
 
     def add_config(self, text: str) -> None:
-        """Append lines to its configuration file, for a reload or a restart."""
+        """Append lines to the configuration file, for a reload or a restart."""
         with self._config.open("a") as file:
             file.write(text)
 
@@ -185,7 +185,7 @@ class RunningServer:
         self._process.send_signal(number)
 
     def in_msgs(self) -> int | None:
-        """Return the messages the server counts as received (/varz), or None without monitoring."""
+        """Return the number of messages that the server has received (/varz), or None without monitoring."""
         try:
             url = f"http://127.0.0.1:{self.http_port}/varz"
             with urllib.request.urlopen(url, timeout=5) as answer:
@@ -223,7 +223,7 @@ class RunningServer:
         with socket.create_connection(("127.0.0.1", self.port), timeout_s) as client:
             got = client.recv(65536)
             if b'"tls_required":true' in got:
-                return True  # a handshake is the driver's
+                return True  # the driver performs the handshake
             client.sendall(b'CONNECT {"verbose":false}\r\nPING\r\n')
             while b"PONG\r\n" not in got and b"-ERR 'Auth" not in got:
                 data = client.recv(65536)

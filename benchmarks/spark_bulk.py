@@ -1,20 +1,20 @@
-"""Rows per second of processor time of whole ranges, beside the limits that Spark and the disk set.
+"""Rows per second of processor time when ranges are read, compared with the limits that Spark and the disk set.
 
 python benchmarks/spark_bulk.py [--rows 2000000] [--rounds 5] [--only decode,client,spark] [--json FILE]
 
-Rows like those of spark_client.py (1,000 subjects, every tenth message with headers, and 128 B payloads, of which no
-two are alike), read in turn:
+Rows like those of spark_client.py (1,000 subjects, every tenth message with headers, and different payloads of 128
+B), read in turn:
 
     decode    records and entries to Arrow batches, from memory; compiled, compiled and checked, and in plain Python
     client    without Spark: by consumer, in bulk of a stream in memory and of one in files, from the store directory
     spark     a sum over every column in local[2], and a copy to Parquet (snappy); processor time of all of Spark's
-              processes, which is the JVM and the Python workers; the server's is counted apart
+              processes, the JVM and the Python workers; the server's is measured separately
 
-ipc is a file of Arrow batches that is mapped and handed over by a Python data source of ten lines: what Spark's own
-boundary to Python costs, and so the limit of all of them. parquet is Spark's own reader: no Python at all.
-A mode is read once before, as a warm-up; ratios are of the same round, and their median counts.
+ipc is a file of Arrow batches that is mapped and passed to Spark by a Python data source of ten lines: its cost is
+that of Spark's interface to Python, the limit of all other modes. parquet is Spark's own reader, which uses no
+Python. Each mode is read once as a warm-up; ratios are computed within a round, and their median is printed.
 
-Records of a stream in memory have no checks; all but `bulk memory` read one in files.
+Records of a stream in memory have no checksums; all modes but `bulk memory` read a stream in files.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ def ipc_source(path: str, rows: int) -> Any:
 
 
 def write_ipc(path: str, port: int, rows: int) -> None:
-    """Write the stream as an Arrow file, in batches as large as those of bulk reads."""
+    """Write the stream as an Arrow file, with batches of the same size as in bulk reads."""
     client = Client(ConnectSettings((f"nats://127.0.0.1:{port}",)))
     with pa.OSFile(path, "wb") as out, pa.ipc.new_file(out, arrow_schema(DEFAULT_COLUMNS, "map")) as file:
         for batch in bulk.read_range(client, ReadRange(FILES, 1, rows + 1)):
@@ -171,7 +171,7 @@ def write_ipc(path: str, port: int, rows: int) -> None:
 
 
 def cpu_of_children(but: int) -> float:
-    """Return the processor seconds of this process and everything it started, but for one."""
+    """Return the processor seconds of this process and of all processes it started, except one."""
     parents: dict[int, int] = {}
     ticks: dict[int, int] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):

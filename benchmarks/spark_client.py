@@ -11,8 +11,8 @@ warm-up. The result is checked: the number of rows, the sum of their sequences, 
     compiled    pyjs_spark with the compiled decoder
     columns     the same without payload and headers: the cost of a schema of three columns
 
-Needs pyarrow, nats-py and, if the package is not installed, PYTHONPATH=src. ratio: to nats-py in the same round,
-median of the rounds.
+Needs pyarrow, nats-py and, if the package is not installed, PYTHONPATH=src. The ratio is that to nats-py within a
+round; the median of the rounds is printed.
 """
 
 from __future__ import annotations
@@ -48,15 +48,16 @@ HEADERS = b"NATS/1.0\r\nNats-Msg-Id: %010d\r\nTrace: abcdef\r\n\r\n"
 SUBJECTS = 1000
 FETCH = 5000
 READERS = ("nats-py", "pure", "compiled", "columns")
-Found = tuple[int, int, int]  # rows, sum of sequences, bytes of payloads
+Found = tuple[int, int, int]  # number of rows, sum of sequences, bytes of payloads
 
 
 def fill(
     port: int, rows: int, make: Callable[[int, bytes], bytes] | None = None, **config: str | bool
 ) -> None:
-    """Make the stream and publish `rows` messages, 4,000 acks outstanding at most.
+    """Create the stream and publish `rows` messages, with at most 4,000 unacknowledged.
 
-    `make` returns the publication of a message by its number and reply subject; `config` goes into the stream's.
+    `make` returns the publish of a message, given its number and reply subject; `config` is added to the stream's
+    configuration.
     """
     make = make or publication
     client = PlainClient(port)
@@ -123,7 +124,7 @@ async def _nats_py(port: int, high: int) -> Found:
 
 
 def _batch(messages: list[Any]) -> pa.RecordBatch:
-    """Return the columns of nats-py's messages, made as a careful user would: list by list."""
+    """Return the columns of nats-py's messages, built as a careful user would build them: one list for each."""
     metas = [message.metadata for message in messages]
     columns = {
         "stream": [STREAM] * len(messages),

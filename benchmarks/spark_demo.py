@@ -1,8 +1,8 @@
-"""The whole pipeline on one machine, with its numbers reconciled: make spark-demo.
+"""A whole pipeline on one machine, whose results are compared with each other: make spark-demo.
 
 python benchmarks/spark_demo.py [--messages 1000000] [--master 'local[*]'] [--server "COMMAND ..."] [--json FILE]
 
-Starts a server with an empty store and a Spark of its own, and does what a user would:
+Starts a server with an empty store and a separate Spark, and does what a user would:
 
     write      a DataFrame of orders into the stream ORDERS, by the sink, exactly once
     archive    the stream into Parquet files
@@ -10,8 +10,8 @@ Starts a server with an empty store and a Spark of its own, and does what a user
     replay     the archive into the stream ORDERS_AGAIN, in order
 
 Then everything is counted and added up again: in both streams, in the files, and each window of the bucket against
-the same window computed from the files. Exit code 0 only if all of it is equal. Nothing is left behind. The rates
-are those of this machine with Spark, server and client on it, once; they are no measurement.
+the same window computed from the files. The exit code is 0 only if all of them are equal. No files are left behind.
+The rates come from a single run on this machine, with Spark, server and client; they are not benchmark results.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Story:
 
     @contextmanager
     def step(self, name: str, messages: int) -> Iterator[None]:
-        """Time one step."""
+        """Measure the time of one step."""
         print(f"{name} ...", file=sys.stderr, flush=True)
         begun = time.perf_counter()
         yield
@@ -79,7 +79,7 @@ class Story:
 
 
 class Put:
-    """Puts the windows of a micro-batch; the same again if it is repeated. Pickled: it holds no session."""
+    """Puts the windows of a micro-batch into the bucket; a repeated batch puts the same values. Picklable."""
 
     def __init__(self, servers: str) -> None:
         self._servers = servers
@@ -91,7 +91,7 @@ class Put:
 
 
 class Demo:
-    """The steps, each as a user would write it."""
+    """The steps of the demo, each in the way a user would write it."""
 
     def __init__(self, spark: Any, servers: str, folder: Path, messages: int) -> None:
         self.spark = spark
@@ -130,7 +130,7 @@ class Demo:
         archive(self.spark, Lake(self.lake), options)
 
     def windows(self) -> None:
-        """Sum up by window and subject."""
+        """Aggregate by window and subject."""
         from pyspark.sql import functions as f
 
         source = self.spark.readStream.format("jetstream").option("servers", self.servers)
@@ -159,7 +159,7 @@ class Demo:
     # -- counting again -----------------------------------------------------------------------------------------
 
     def reconcile(self) -> None:
-        """Compare all numbers."""
+        """Compare all results."""
         count = self.story.messages
         amounts = self.spark.range(count).selectExpr(f"sum(cast({AMOUNT} AS decimal(12,2)))")
         revenue = amounts.first()[0]
@@ -168,7 +168,7 @@ class Demo:
         self.reconcile_replay(count, revenue)
 
     def reconcile_archive(self, count: int, revenue: object) -> None:
-        """The stream, and the files of it."""
+        """Compare the stream with its archive."""
         check, orders = self.story.check, self.orders()
         check("messages in ORDERS", self.stored("ORDERS"), count)
         found = orders.selectExpr(
@@ -179,7 +179,7 @@ class Demo:
         check("revenue", found[3], revenue)
 
     def reconcile_windows(self, count: int, revenue: object) -> None:
-        """Every window of the bucket, against the same one of the files."""
+        """Compare each window in the bucket with the same window of the files."""
         rates = self.read("KV_RATES").selectExpr(f"from_json(CAST(data AS string), '{RESULT}') AS r")
         found = rates.selectExpr("r.start", "r.group AS name", "r.orders", "r.revenue").cache()
         totals = found.selectExpr("sum(orders)", "sum(revenue)").first()
@@ -190,7 +190,7 @@ class Demo:
         self.story.check("windows that differ", differing, 0)
 
     def windows_of_files(self) -> Any:
-        """Return the windows of the files."""
+        """Return the windows computed from the files."""
         from pyspark.sql import functions as f
 
         grouped = self.orders().groupBy(f.window("ts", "10 seconds"), "subject")
@@ -212,12 +212,12 @@ class Demo:
 
     @property
     def client(self) -> Client:
-        """Return a connection that is alive: the server closes one that is silent for minutes."""
+        """Return a working connection, a new one if needed: the server closes one that answers no pings."""
         return connected(ConnectSettings((self.servers,)))
 
     @property
     def lake(self) -> str:
-        """Where the archive is."""
+        """The location of the archive."""
         return str(self.folder / "lake")
 
     def orders(self) -> Any:
@@ -235,7 +235,7 @@ class Demo:
         )
 
     def stored(self, stream: str) -> int:
-        """Return how many messages a stream has."""
+        """Return the number of messages in a stream."""
         return int(self.client.api(f"STREAM.INFO.{stream}")["state"]["messages"])
 
 

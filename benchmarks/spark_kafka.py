@@ -1,18 +1,18 @@
-"""The format `jetstream` beside Spark's own Kafka source, each with its broker on this machine.
+"""The format `jetstream` compared with Spark's own Kafka source, each with its broker on this machine.
 
 .ci/spark --pyspark 4.2 run benchmarks/spark_kafka.py [--rows 1000000] [--rounds 3] [--rate 50000] [--seconds 10]
 
-Maven brings the jars of Kafka's broker (one node, KRaft) and of Spark's connector, which is there for pyspark 4.2
-not 4.3; `pip install confluent-kafka` brings the program that publishes to Kafka. Both brokers get the same rows:
-128 B payloads, 1,000 keys (subjects). Spark is one local[2] for both, in turn:
+Maven downloads the jars of Kafka's broker (one node, KRaft) and of Spark's connector, which exists for pyspark 4.2
+but not for 4.3; `pip install confluent-kafka` installs the client that publishes to Kafka. Both brokers get the same
+rows: 128 B payloads, 1,000 keys (subjects). Both use the same Spark session (local[2]) in turn:
 
-    batch   count and sum of lengths over all rows, four tasks; processor time of the JVM and its workers, and of the
-            broker apart
+    batch   count and sum of lengths over all rows, four tasks; processor time of the JVM and its workers, and
+            separately that of the broker
     stream  a query with triggers as fast as they come, while another process publishes `--rate` messages per second:
-            rows that wait when a batch ends, which are those of the next batch (lag; what the two sources report as
-            their newest offset is taken at different moments), and processor time per million rows
+            the lag, which is the number of rows in the next batch (the newest offsets that the two sources report are
+            taken at different times), and processor time per million rows
 
-Ratios are of the same round. On a shared machine only ratios mean something.
+Ratios are computed within a round. On a shared machine only ratios are meaningful.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ Figures = dict[str, float]
 
 
 def jars(name: str, *wanted: tuple[str, str, str]) -> list[Path]:
-    """Return jars with all that they need, from Maven."""
+    """Return jars with all their dependencies, from Maven."""
     folder = ROOT / "build" / "jars" / name
     if not (folder / ".ready").exists():
         folder.mkdir(parents=True, exist_ok=True)
@@ -96,7 +96,7 @@ class Kafka:
         self.process = subprocess.Popen([*java, "kafka.Kafka", str(file)], stdout=self._log, stderr=self._log)
 
     def make_topic(self) -> None:
-        """Make the topic; waits until the broker answers."""
+        """Create the topic; wait until the broker answers."""
         from confluent_kafka.admin import AdminClient, NewTopic
 
         admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{self.port}"})
@@ -104,7 +104,7 @@ class Kafka:
         made.result(90)
 
     def stop(self) -> None:
-        """End it."""
+        """Stop the broker."""
         self.process.kill()
         self.process.wait()
         self._log.close()
@@ -114,7 +114,7 @@ class Kafka:
 
 
 def publish_kafka(port: int, count: int, rate: int) -> None:
-    """Publish rows to the topic, `rate` per second or as fast as it goes."""
+    """Publish rows to the topic, `rate` per second or as fast as possible."""
     from confluent_kafka import Producer
 
     producer = Producer({"bootstrap.servers": f"127.0.0.1:{port}", "linger.ms": 5})
@@ -131,7 +131,7 @@ def publish_kafka(port: int, count: int, rate: int) -> None:
 
 
 def publish_jetstream(port: int, count: int, rate: int) -> None:
-    """Publish rows to the stream, acknowledged."""
+    """Publish rows to the stream, with acknowledgements."""
     client = PlainClient(port)
     reply = client.inbox + b".f"
     for low, high in bursts(count, rate):
@@ -144,12 +144,12 @@ def publish_jetstream(port: int, count: int, rate: int) -> None:
 
 
 def line(number: int, reply: bytes) -> bytes:
-    """Return one publication."""
+    """Return the publish of one row."""
     return b"PUB rows.%09d %b %d\r\n%b\r\n" % (number % SUBJECTS, reply, len(PAYLOAD), PAYLOAD)
 
 
 def bursts(count: int, rate: int) -> Iterator[tuple[int, int]]:
-    """Yield ranges of numbers, in step with the clock."""
+    """Yield ranges of numbers, paced by the clock."""
     if not rate:
         yield 0, count
         return
@@ -166,7 +166,7 @@ def bursts(count: int, rate: int) -> Iterator[tuple[int, int]]:
 
 
 def cpu_seconds(root: int, but: tuple[int, ...] = ()) -> float:
-    """Return the processor seconds of a process and all that it started, without the trees of some."""
+    """Return the processor seconds of a process and all its descendants, except some process trees."""
     parents: dict[int, int] = {}
     ticks: dict[int, int] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
@@ -193,7 +193,7 @@ class Side:
 
     def __init__(self, name: str, broker: int, other: int, options: dict[str, str], port: int) -> None:
         self.name = name
-        self.broker = broker  # the id of its process
+        self.broker = broker  # its process id
         self.not_spark = (broker, other)  # children of this process that are not part of Spark
         self.options = options
         self.payload = "value" if name == "kafka" else "data"
@@ -201,7 +201,7 @@ class Side:
 
     @contextmanager
     def publishing(self, count: int, rate: int) -> Iterator[subprocess.Popen[bytes]]:
-        """Publish from another process meanwhile."""
+        """Publish from another process inside the `with` block."""
         command = [sys.executable, __file__, "--publish", self.name, "--port", str(self._port)]
         process = subprocess.Popen([*command, "--rows", str(count), "--rate", str(rate)])
         try:
@@ -223,7 +223,7 @@ def batch(spark: Any, side: Side, rows: int) -> None:
 
 
 def stream(spark: Any, side: Side, rate: int, seconds: float, folder: str) -> Figures:
-    """Follow the publisher for some seconds; return lag and processor time."""
+    """Follow the publisher for `seconds`; return the lag and the processor time."""
     source = spark.readStream.format(side.name).options(**side.options, startingOffsets="latest")
     frame = (source if side.name == "kafka" else source.schema("subject string, data binary")).load()
     query = frame.writeStream.format("noop").option("checkpointLocation", folder).start()
@@ -236,7 +236,7 @@ def stream(spark: Any, side: Side, rate: int, seconds: float, folder: str) -> Fi
 
     with side.publishing(int(rate * (seconds * 3 + 60)), rate) as publisher:
         others = (*side.not_spark, publisher.pid)
-        while len(reports) < 3:  # the first ones start workers
+        while len(reports) < 3:  # the first reports include the start of workers
             query.awaitTermination(0.1)
             look()
         skip, begun = max(reports), time.monotonic()
@@ -260,7 +260,7 @@ def stream(spark: Any, side: Side, rate: int, seconds: float, folder: str) -> Fi
 
 
 def measured(run: Callable[[], None], side: Side, rows: int) -> Figures:
-    """Return the processor seconds of a batch for a million rows, after a first one that warms up."""
+    """Return the processor seconds of a batch per million rows; a first batch warms up."""
     spark_s, broker_s = cpu_seconds(os.getpid(), side.not_spark), cpu_seconds(side.broker)
     run()
     used = cpu_seconds(os.getpid(), side.not_spark) - spark_s

@@ -11,8 +11,8 @@ written first as a warm-up. The result is checked by the stream's number of mess
     compiled    the same with the compiled loop
     frames      the compiled loop alone: rows to publishes that are not sent
 
-Needs pyarrow, nats-py and, if the package is not installed, PYTHONPATH=src. ratio: to nats-py in the same round,
-median of the rounds.
+Needs pyarrow, nats-py and, if the package is not installed, PYTHONPATH=src. The ratio is that to nats-py within a
+round; the median of the rounds is printed.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def write_ours(port: int, made: list[pa.RecordBatch]) -> None:
 
 
 def frame_only(made: list[pa.RecordBatch]) -> None:
-    """Make the publishes and throw them away."""
+    """Encode the publishes and discard them."""
     reader = RowReader(
         PLAN, SinkOptions(STREAM), part=0, stream_subjects=("sink.>",), size_max=1 << 20, own_size=99
     )

@@ -2,15 +2,16 @@
 
 python benchmarks/spark_size.py [--rows 10000000] [--big 300] [--parts rows,archive] [--store FOLDER] [--json FILE]
 
-    rows     every message that is left, once: count and sum of sequences for each of 100 subjects, each payload and
-             each header compared in Spark (payloads and headers with any bytes; every 16th message has headers)
+    rows     every message that is not deleted, once: count and sum of sequences for each of 100 subjects, each
+             payload and each header compared in Spark (payloads and headers with any bytes; every 16th message has
+             headers)
     archive  the same messages as Parquet files on an S3 server (moto's, which keeps them in memory), written by two
-             workers: each sequence that is left, once, and the peak of the workers
-    big      payloads of 1,000,000 random bytes with headers of any bytes, raw: the SHA-256 of each
+             workers: each remaining sequence, once, and the peak memory of the workers
+    big      payloads of 1,000,000 random bytes and headers of any bytes, read raw: the SHA-256 of each
     memory   the peak of the Python workers (VmHWM, reset before each read) against arrowBatchRows
 
-What is not as it was published ends it with status 1. The server is ours; rates are for orientation, they depend on
-what else the machine does. Needs Spark, and PYTHONPATH=src if the package is not installed;
+The exit status is 1 if anything differs from what was published. The server is ours; the rates are for orientation
+only, since they depend on other load on the machine. Needs Spark, and PYTHONPATH=src if the package is not installed;
 `make spark-size` has both.
 """
 
@@ -39,7 +40,7 @@ from pyjs_spark.lake.lakes import Lake
 from pyjs_spark.options.reading import parse_options
 
 SUBJECTS = 100
-CHUNK = 20_000  # messages of one send
+CHUNK = 20_000  # number of messages in one send
 ANY = bytes(byte for byte in range(1, 256) if byte not in b"\r\n")
 TAIL = b"\x00\r\n\xff'\"\\ MSG 1\r\n"  # the end of each payload
 BIG_SIZE = 1_000_000
@@ -53,17 +54,17 @@ def hashes(count: int) -> np.ndarray:
 
 
 def gone(numbers: np.ndarray) -> np.ndarray:
-    """Return which are deleted."""
+    """Return for each number whether its message is deleted."""
     return numbers % 10 == 0
 
 
 def subject_of(numbers: np.ndarray) -> np.ndarray:
-    """Return which of the subjects each has."""
+    """Return the index of each number's subject."""
     return (numbers >> np.uint64(16)) % SUBJECTS
 
 
 def line(seq: int, subject: str) -> bytes:
-    """Return the publish of one message, without an acknowledgement."""
+    """Return the publish of one message that asks for no acknowledgement."""
     payload = b"%016x" % seq + TAIL
     if seq % 16:
         return b"PUB size.%b %d\r\n%b\r\n" % (subject.encode(), len(payload), payload)
@@ -96,7 +97,7 @@ def big(seq: int) -> tuple[bytes, bytes]:
 
 
 def fill_big(port: int, count: int) -> dict[int, tuple[str, str]]:
-    """Make the stream BIG; return the SHA-256 of the headers and of the payload of each."""
+    """Create the stream BIG; return the SHA-256 of the headers and of the payload of each message."""
     client = PlainClient(port)
     client.request("$JS.API.STREAM.CREATE.BIG", {"name": "BIG", "subjects": ["big"]})
     wanted = {}
@@ -115,7 +116,7 @@ def fill_big(port: int, count: int) -> dict[int, tuple[str, str]]:
 
 
 def workers() -> list[int]:
-    """Return the processes of Python that Spark started below this one."""
+    """Return the ids of the Python processes that Spark has started below this one."""
     parents: dict[int, int] = {}
     found = []
     for entry in Path("/proc").iterdir():
@@ -144,7 +145,7 @@ def reset_peaks() -> None:
 
 
 def peak_mib() -> int:
-    """Return the largest peak of a worker."""
+    """Return the largest peak memory of a worker, in MiB."""
     peaks = [0]
     for pid in workers():
         with suppress(OSError):
@@ -157,7 +158,7 @@ def peak_mib() -> int:
 
 
 def read(spark: Any, port: int, stream: str, **options: object) -> Any:
-    """Return the messages of a stream."""
+    """Return the messages of a stream as a DataFrame."""
     given = {"servers": f"nats://127.0.0.1:{port}", "stream": stream, **options}
     return (
         spark.read.format("jetstream").options(**{name: str(value) for name, value in given.items()}).load()
@@ -210,7 +211,7 @@ def check_rows(spark: Any, port: int, count: int) -> Figures:
 
 
 def check_archive(spark: Any, port: int, count: int, s3: S3Server) -> Figures:
-    """Archive the stream to S3, and compare the sequences in the files with those that are left."""
+    """Archive the stream to S3, and compare the sequences in the files with those that are not deleted."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -290,7 +291,8 @@ def main() -> int:
         os.environ |= s3.environment  # for the workers, too
         spark = pyjs_spark.session("size", "local[2]", **settings)
         try:
-            read(spark, server.port, "SIZE", endingOffsets='{"SIZE": 1000}').count()  # the workers start
+            # this starts the workers
+            read(spark, server.port, "SIZE", endingOffsets='{"SIZE": 1000}').count()
             for name, figures in (
                 ("rows", lambda: check_rows(spark, server.port, given.rows)),
                 ("archive", lambda: check_archive(spark, server.port, given.rows, s3)),

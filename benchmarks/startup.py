@@ -4,7 +4,7 @@
 
 Bytecode is cached, as an installation has it: PYTHONDONTWRITEBYTECODE of the caller does not count.
 Rounds are interleaved: bare `python -c pass` (to its exit), nats-server, ours. The spawner is native
-(`natsload spawn`), so that no Python of ours stands between the clock and the server.
+(`natsload spawn`), so that no Python code runs between the clock and the server.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from servers import ServerCommand, find_peer, free_port, our_command, peer_comma
 
 
 def start_once(driver: Driver, command: ServerCommand) -> float:
-    """Return the milliseconds from exec to PONG of one fresh server; it is killed afterwards."""
+    """Return the milliseconds from exec to PONG of a new server, which is then killed."""
     store = tempfile.mkdtemp(prefix="natsload-")
     port = str(free_port())
     try:
@@ -35,7 +35,7 @@ def start_once(driver: Driver, command: ServerCommand) -> float:
 
 
 def bare_python_once(driver: Driver) -> float:
-    """Return the milliseconds that an interpreter takes to do nothing."""
+    """Return the milliseconds that a Python interpreter without a program takes."""
     return _spawn(driver, "0", [sys.executable, "-c", "pass"])
 
 

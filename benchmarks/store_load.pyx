@@ -13,7 +13,7 @@ from pyjs.wire.ops cimport Msg
 
 def append_many(StreamStore store not None, uint64_t count, uint32_t size, uint32_t batch=1000,
                 uint32_t subjects=1) -> None:
-    """Append `count` messages of `size` bytes with a commit after each `batch`."""
+    """Append `count` messages of `size` bytes; commit after each `batch` messages."""
     cdef bytes payload = b"x" * size
     names = [b"bench.%06d" % i for i in range(subjects)]
     cdef list keep = names
@@ -38,7 +38,7 @@ def append_many(StreamStore store not None, uint64_t count, uint32_t size, uint3
 
 
 def load_many(StreamStore store not None, uint64_t low, uint64_t high) -> int:
-    """Load each message in low .. high - 1; return the bytes seen."""
+    """Load each message from `low` to `high` - 1; return the total number of bytes."""
     cdef Record r
     cdef uint64_t seq, total = 0
     with nogil:

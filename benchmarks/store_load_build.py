@@ -1,6 +1,6 @@
-"""The compiled loops of store_load.pyx: built as the server's modules are, into build/, and imported from there.
+"""The compiled loops of store_load.pyx, built like the server's modules into build/ and imported from there.
 
-They read the store's own structures, so they are built again when one of its .pxd files changes (src/pyjs_build.py).
+They access the store's structures, so they are rebuilt when one of its .pxd files changes (src/pyjs_build.py).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ BUILD = ROOT / "build" / "benchmarks"
 
 
 def load_module() -> ModuleType:
-    """Return the module store_load, compiled from its source of today.
+    """Return the module store_load, compiled from its present source.
 
     Raises:
         SystemExit: there is no C compiler.

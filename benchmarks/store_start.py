@@ -3,7 +3,7 @@
     python benchmarks/store_start.py [--messages N] [--size BYTES] [--subjects N] [--rounds N] [--dir DIRECTORY]
 
 Every start is a fresh process that only opens the store; the files are in the page cache. The second figure is the
-cost of loading every message then, including its checksum, the first time and again.
+cost of then loading every message and checking its checksum, the first time and the second time.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pyjs.store.file.store import FileStore
 
 store_load = load_module()
 SEGMENT_SIZE = 8 << 20
-PARTS = 20  # a sync after each, as in a server that runs for a while
+PARTS = 20  # there is a sync after each part, as in a server that runs for a while
 
 
 def open_store(directory: str) -> FileStore:

@@ -23,7 +23,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 WAIT_S = 60.0
-WINDOW = 1 << 16  # bytes sent at once
+WINDOW = 1 << 16  # number of bytes sent at once
 REQUEST = (
     "GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
     "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n{}\r\n"
@@ -48,7 +48,7 @@ class Line:
     """One WebSocket connection."""
 
     def __init__(self, port: int, compressed: bool) -> None:
-        self._at = 0  # the place of the next frame in `_data`
+        self._at = 0  # the offset of the next frame in `_data`
         self.sock = socket.create_connection(("127.0.0.1", port), WAIT_S)
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         extension = "Sec-WebSocket-Extensions: permessage-deflate\r\n" if compressed else ""
@@ -98,7 +98,7 @@ class Line:
 
 
 def one_to_one(port: int, messages: int, size: int, compressed: bool) -> float:
-    """Return messages a second from one publisher to one subscriber."""
+    """Return the messages per second from one publisher to one subscriber."""
     reader, writer = Line(port, compressed), Line(port, compressed)
     reader.send(CONNECT + b"SUB foo.bar 1\r\nPING\r\n")
     reader.count(b"PONG\r\n", 1)
@@ -113,7 +113,7 @@ def one_to_one(port: int, messages: int, size: int, compressed: bool) -> float:
 
 
 def async_publish(port: int, messages: int, size: int, compressed: bool) -> float:
-    """Return PubAcks a second of one publisher that does not wait for each."""
+    """Return the PubAcks per second of one publisher that does not wait for each."""
     line = Line(port, compressed)
     config = b'{"name":"WS","subjects":["ws.>"],"storage":"file"}'
     line.send(CONNECT + b"SUB inbox.> 1\r\nPUB $JS.API.STREAM.DELETE.WS inbox.d 0\r\n\r\n")
@@ -138,13 +138,13 @@ ROWS: dict[str, tuple[Callable[[int, int, int, bool], float], bool]] = {
 
 
 def cpu_seconds(pid: int) -> float:
-    """Return the processor time of a process."""
+    """Return the processor time of a process in seconds."""
     words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def rates(command: list[str], row: str, options: argparse.Namespace) -> tuple[float, float]:
-    """Return the rate of one row on a fresh server, and its processor seconds for a million messages."""
+    """Return the rate of one row on a new server, and the server's processor seconds per million messages."""
     work, compressed = ROWS[row]
     with socket.socket() as probe, socket.socket() as other:
         for each in (probe, other):

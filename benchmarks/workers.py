@@ -20,7 +20,7 @@ from pathlib import Path
 from driver_build import Driver, build_driver
 from servers import RunningServer, cpu_s_of, our_command
 
-ROWS: dict[str, tuple[str, int]] = {  # {n}: clients
+ROWS: dict[str, tuple[str, int]] = {  # {n} is the number of clients
     "pub": ("pub --publishers {n}", 8_000_000),
     "pubsub": ("pubsub --publishers {n}", 2_000_000),
     "reqrep": ("reqrep --connections {n} --window 16", 100_000),
@@ -40,7 +40,7 @@ class Side:
         self._server = stack.enter_context(RunningServer(command, config=config))
 
     def run(self, driver: Driver, arguments: str, msgs: int) -> tuple[float, float]:
-        """Do one round; return messages a second and microseconds of processor time for each."""
+        """Run one round; return messages per second and microseconds of processor time per message."""
         before = self._cpu_s()
         result = driver.run([*arguments.split(), "--msgs", str(msgs), "--port", str(self._server.port)])
         return result["rate"], 1e6 * (self._cpu_s() - before) / result["msgs"]

@@ -28,7 +28,7 @@ def resident() -> int:
 
 
 def seconds(work: Callable[[], object]) -> float:
-    """Return the processor time that `work` takes."""
+    """Return the processor time of `work` in seconds."""
     began = time.process_time()
     work()
     return time.process_time() - began

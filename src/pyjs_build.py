@@ -3,12 +3,12 @@
 Used by pip through pyproject.toml (`cmdclass`) and by `make build` in place, which also compiles the decoders of the
 data source for Spark; these have a separate wheel (spark/fast). Not installed.
 
-Each module contains PYJS_SOURCE_HASH (base/stamp.h), a digest of its own .pyx, of every .pxd and .h that it includes
+Each module contains PYJS_SOURCE_HASH (base/stamp.h), a digest of its .pyx, of every .pxd and .h that it includes
 (a changed .pxd moves vtable slots of all its users) and of the flags below, and the version of Cython. A module whose
 file already has both is not compiled again, regardless of timestamps. tests/conftest.py compares the digests with the
 tree, so that no test runs on stale code.
 
-The functions that Cython adds to every module are in one, SHARED, which has no source of its own: this saves a fifth
+The functions that Cython adds to every module are in one, SHARED, which has no .pyx file: this saves a fifth
 of the compiler's time, and a third of the size of a small module.
 
 Environment: PYJS_CFLAGS adds flags to compiler and linker (the sanitizer build).
@@ -56,10 +56,10 @@ SHARING = {
 WARNINGS = {"warn.maybe_uninitialized": True, "warn.unused": True, "warn.multiple_declarators": True}
 WARNING = re.compile(r"warning: ([^:]+):")
 NO_WARNING = "Unused entry 'genexpr'"  # a generator expression is an entry that nobody could use
-MADE = Path("build/cython")  # the C files, and the warnings of each module
+MADE = Path("build/cython")  # generated C files, and the warnings of each module
 COMPILE_ARGS = ["-O2", "-fno-strict-aliasing", "-g0"]  # Python's own flags ask for -g; a wheel is stripped
 STAMP_ARGS = ["-include", str(SRC / "pyjs" / "base" / "stamp.h")]
-# Cython's C causes many of these; a reader of the build could do nothing about them.
+# Cython's C causes many of these warnings; a reader of the build output cannot fix them.
 COMPILE_ARGS += [
     "-Wno-unused-function",
     "-Wno-unreachable-code",
@@ -146,7 +146,7 @@ def collected_warnings(sources: Iterable[tuple[Path, Path]]) -> Iterator[None]:
     """
     with tempfile.TemporaryFile("w+") as heard:
         loud = os.dup(2)
-        os.dup2(heard.fileno(), 2)  # the worker processes of cythonize print there
+        os.dup2(heard.fileno(), 2)  # the worker processes of cythonize write to this descriptor
         try:
             yield
         finally:

@@ -1,4 +1,4 @@
-"""For all tests: no run with stale compiled code, a fixed hash seed, and the seconds of each group at the end.
+"""For all tests: a check that compiled code is current, a fixed hash seed, and the seconds of each group at the end.
 
 Thousands of collected tests make a large heap, which every full garbage collection would examine, and many tests
 trigger one. They are therefore frozen: this halves the processor time of the unit tests.
@@ -34,7 +34,7 @@ def load_build(src: Path) -> ModuleType:
 
 
 def stale_modules(src: Path, build: ModuleType) -> list[str]:
-    """Return the modules below `src` that were not compiled from their source of today."""
+    """Return the modules below `src` that were not compiled from their present source."""
     stale = []
     for pyx in build.pyx_files(src):
         digest = build.source_hash(pyx, src).encode()
@@ -52,7 +52,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def refuse_stale_modules() -> None:
-    """End where any module, of the server or of the data source, is not compiled from its source of today."""
+    """End the test run if a module of the server or of the data source is not compiled from its present source."""
     build = load_build(ROOT / "src")
     stale = [name for src in (build.SRC, build.FAST) for name in stale_modules(ROOT / src, build)]
     if stale:
@@ -64,7 +64,7 @@ def fix_hash_seed() -> None:
     try:
         from pyjs.base.table import HASH_SEED_SIZE, set_hash_seed
     except ImportError:
-        return  # an environment without the server, for tests of clients
+        return  # the environment has no server: it runs only the tests of clients
     set_hash_seed(b"s" * HASH_SEED_SIZE)
 
 

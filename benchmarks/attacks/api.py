@@ -10,7 +10,7 @@ MILLION = 1_000_000
 
 
 def ask(victim: Victim, calls: list[bytes], window: int = 1 << 30) -> None:
-    """Send the requests from one client; their reply subjects are of another connection, which does not matter."""
+    """Send the requests from one client. The answers go to another connection, which does not matter."""
     client = victim.client()
     calls = [call.replace(b" _R0.", b" %s." % client.inbox) for call in calls]
     victim.count(len(calls), client.ask(calls, window))
@@ -98,7 +98,7 @@ def _consumer_calls(count: int) -> list[bytes]:
 
 
 def _room_for_consumers(victim: Victim) -> None:
-    """Make the stream with more than the 1,000 consumers that both servers allow by default."""
+    """Create a stream that allows more consumers than the 1,000 that both servers allow by default."""
     victim.stream(STREAM, ["load.>"], max_consumers=100_000, allow_direct=True)
     client = victim.client()
     client.ask([client.call(f"load.{number % 1_000:08}", b"x" * 16) for number in range(100_000)], 4_000)
@@ -127,7 +127,7 @@ def large_delete(victim: Victim) -> None:
 
 
 def two_thousand_streams(victim: Victim) -> None:
-    """Make 2,000 empty streams."""
+    """Create 2,000 empty streams."""
     ask(victim, stream_calls("CREATE", 2_000), 100)
 
 

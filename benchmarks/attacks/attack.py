@@ -19,7 +19,7 @@ LIMIT_S = 40.0
 
 
 class Victim:
-    """One server under one attack, and the counts."""
+    """One server under one attack, and the attack's counts."""
 
     def __init__(self, server: RunningServer, driver: Driver, connect: bytes) -> None:
         self.server = server
@@ -53,17 +53,17 @@ class Victim:
         return client
 
     def adopt(self, client: Client) -> None:
-        """Close `client` when the attacker leaves."""
+        """Close `client` at the end of the attack."""
         self._clients.append(client)
 
     def client(self) -> Client:
-        """Return a client that is connected."""
+        """Return a connected client."""
         client = self.raw(self._connect)
         client.fence()
         return client
 
     def clients(self, count: int) -> list[Client]:
-        """Return many of them."""
+        """Return `count` connected clients."""
         many = [self.raw(self._connect) for _ in range(count)]
         for client in many:
             client.queue(b"PING\r\n")
@@ -71,11 +71,11 @@ class Victim:
         return many
 
     def drive(self, clients: list[Client], done: Callable[[], bool]) -> None:
-        """Send and read on all of them until `done` or the deadline."""
+        """Send and read on all clients until `done` or the deadline."""
         drive(clients, done, self.deadline)
 
     def linger(self, clients: list[Client], seconds: float) -> None:
-        """Send and read on all of them for some time."""
+        """Send and read on all clients for `seconds`."""
         drive(clients, lambda: False, min(self.deadline, time.monotonic() + seconds))
 
     def leave(self) -> None:
@@ -86,14 +86,14 @@ class Victim:
 
     # -- streams -----------------------------------------------------------------------------------------------
     def fill(self, msgs: int, subjects: int = 1, size: int = 16) -> None:
-        """Make the stream NATSLOAD of `msgs` messages on load.00000000 and so on, with the load driver."""
+        """Create the stream NATSLOAD with `msgs` messages on load.00000000 and so on, using the load driver."""
         flags = {"--port": self.server.port, "--msgs": msgs, "--subjects": subjects, "--size": size}
-        flags["--window"] = max(16, min(4_000, 4_000_000 // size))  # more is refused by nats-server
+        flags["--window"] = max(16, min(4_000, 4_000_000 // size))  # nats-server refuses larger windows
         words = [str(word) for pair in flags.items() for word in pair]
         self._driver.run(["jspub", "--keep", "--timeout", "120", *words])
 
     def stream(self, name: str, subjects: list[str], **config: object) -> None:
-        """Make a stream."""
+        """Create a stream."""
         body = {"name": name, "subjects": subjects, **config}
         self.demand(self.client(), f"$JS.API.STREAM.CREATE.{name}", body)
 
@@ -124,9 +124,9 @@ class Attack:
     undo: Callable[[Victim], None] = nothing
     config: str = ""  # more lines of the configuration file; {home} is the server's directory
     connect: bytes = CONNECT  # CONNECT of its clients and of the quiet one
-    wait_ms: float = 50.0  # the longest wait of a quiet client that is accepted anyway
+    wait_ms: float = 50.0  # maximum wait of a quiet client that is accepted in any case
     limit_s: float = LIMIT_S
-    restart: bool = False  # the server must also start again and serve
+    restart: bool = False  # whether the server must also restart and serve
 
 
 ATTACKS: list[Attack] = []

@@ -7,7 +7,7 @@ import time
 
 from attacks.attack import Victim, attack
 
-# The password is "secret"; cost 11 as `nats server passwd` makes it.
+# The password is "secret"; the cost is 11, as in `nats server passwd`.
 BCRYPT = "$2a$11$V1TZ2NrOhcHZtJZAAWXAV.E.IgoC/8CxVGNNPGg2V.JyEVqrIbk4G"
 USERS = (
     "authorization {\n  users: [\n"

@@ -1,7 +1,7 @@
 """A NATS client for attackers: it sends raw bytes, and counts the received operations.
 
 Nothing is treated as an error: a server may close the connection, refuse, or stay silent until the deadline. One loop
-drives any number of connections, so that a client that sends much also reads.
+drives any number of connections, so that a client also reads while it sends large amounts.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ class Client:
     """One connection. Replies arrive below `inbox`, which is unique to it."""
 
     def __init__(self, port: int, deadline: float, connect: bytes = CONNECT) -> None:
-        self.deadline = deadline  # on time.monotonic(); nothing waits longer
-        self.count = 0  # messages received
+        self.deadline = deadline  # on the clock of time.monotonic(); no wait lasts longer
+        self.count = 0  # number of messages received
         self.pongs = 0
-        self.errors: list[bytes] = []  # texts of -ERR
+        self.errors: list[bytes] = []  # texts of -ERR lines
         self.messages: deque[tuple[bytes, bytes, bytes]] = deque(maxlen=MESSAGES_MAX)  # subject, reply, body
         self.closed = False  # closed by the server
         self.bytes_in = 0
-        self.reads = True  # False: nothing is read, and the server's output piles up
+        self.reads = True  # False: the client reads nothing, so that the server must queue its output
         self._out: deque[memoryview] = deque()
         self._data = b""
         self._skip = 0  # bytes of a long body that have not arrived yet
@@ -51,25 +51,25 @@ class Client:
 
     # -- the socket --------------------------------------------------------------------------------------------
     def fileno(self) -> int:
-        """Return the descriptor, for poll."""
+        """Return the file descriptor, for poll."""
         return self._socket.fileno()
 
     def close(self) -> None:
-        """Leave."""
+        """Close the connection."""
         self._socket.close()
         self.closed = True
 
     def queue(self, data: bytes) -> None:
-        """Send `data` when the loop runs."""
+        """Queue `data`, which is sent while the connection is driven."""
         self._out.append(memoryview(data))
 
     def interest(self) -> int:
-        """Return the events of poll that this client waits for."""
+        """Return the poll events that this client waits for."""
         return (select.POLLIN if self.reads else 0) | (select.POLLOUT if self._out else 0)
 
     @property
     def sent(self) -> bool:
-        """Return whether everything has left."""
+        """Return whether all queued data was sent."""
         return not self._out or self.closed
 
     def ready(self, events: int) -> None:
@@ -104,7 +104,7 @@ class Client:
         self._data = self._cut(self._data + data)
 
     def _cut(self, data: bytes) -> bytes:
-        """Take the frames of `data`; return the tail that is not whole."""
+        """Parse the frames in `data`; return the incomplete rest."""
         at = 0
         while frame := _FRAME.match(data, at):
             subject, reply, size, subject_h, reply_h, size_h, pong, ping, error = frame.groups()
@@ -133,12 +133,12 @@ class Client:
         return done()
 
     def send(self, data: bytes) -> bool:
-        """Send everything, reading meanwhile; return whether it has left."""
+        """Send everything, and read meanwhile; return whether everything was sent."""
         self.queue(data)
         return self.run(lambda: self.sent)
 
     def fence(self) -> bool:
-        """Return whether the server has taken everything that was sent."""
+        """Return whether the server has processed everything that was sent."""
         expected = self.pongs + 1
         self.queue(b"PING\r\n")
         return self.run(lambda: self.pongs >= expected)
@@ -174,7 +174,7 @@ class Client:
         return answer
 
     def ask(self, calls: Sequence[bytes], window: int = 1 << 30) -> int:
-        """Send requests, at most `window` of them unanswered; return how many were answered."""
+        """Send requests, at most `window` of them unanswered; return the number of answers."""
         start = self.count
         sent = 0
         while sent < len(calls) and not self.closed and time.monotonic() < self.deadline:
@@ -187,7 +187,7 @@ class Client:
 
 
 def drive(clients: Iterable[Client], done: Callable[[], bool], deadline: float) -> None:
-    """Send and read on all connections until `done`, until all are closed, or until the deadline."""
+    """Send and read on all connections until `done` is true, all are closed, or the deadline passes."""
     poller = select.poll()
     open_ones = {client.fileno(): client for client in clients if not client.closed}
     watched = {fd: client.interest() for fd, client in open_ones.items()}

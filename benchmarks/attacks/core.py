@@ -1,4 +1,4 @@
-"""Attacks with subjects, subscriptions and the protocol itself; no JetStream."""
+"""Attacks with subjects, subscriptions and the protocol, without JetStream."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ BIG_PAYLOAD = "max_payload: 64MB\nmax_pending: 256MB\n"
 
 
 def _publish(client_lines: list[bytes], victim: Victim) -> None:
-    """Send publishes from one client in parts, and count the PONG at the end."""
+    """Send publishes from one client in pieces, and count the PONG at the end."""
     client = victim.client()
     for line in client_lines:
         client.send(line)

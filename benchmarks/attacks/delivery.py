@@ -11,7 +11,7 @@ NEXT = f"$JS.API.CONSUMER.MSG.NEXT.{STREAM}.c"
 
 
 def _with_consumer(victim: Victim) -> None:
-    """Fill a stream and make a pull consumer with room for all."""
+    """Fill a stream and create a pull consumer whose max_ack_pending allows all messages."""
     victim.fill(100_000, 1_000)
     config = {
         "durable_name": "c",
@@ -70,7 +70,8 @@ def nak_loop(victim: Victim) -> None:
 )
 def redelivery(victim: Victim) -> None:
     client = victim.client()
-    client.queue(b"SUB push%s 2\r\n" % client.inbox)  # a push consumer waits for just this subject
+    # the consumer needs a subscription to exactly this subject
+    client.queue(b"SUB push%s 2\r\n" % client.inbox)
     config = {
         "durable_name": "p",
         "deliver_subject": f"push{client.inbox.decode()}",
@@ -87,7 +88,7 @@ def redelivery(victim: Victim) -> None:
 
 
 def _bucket(victim: Victim) -> None:
-    """Make a bucket with two values of each of 100,000 keys."""
+    """Create a bucket with two values for each of 100,000 keys."""
     victim.stream("KV_b", ["$KV.b.>"], max_msgs_per_subject=64, allow_direct=True, allow_rollup_hdrs=True)
     client = victim.client()
     calls = [client.call(f"$KV.b.key.{number % 100_000}", b"value") for number in range(200_000)]
@@ -99,7 +100,8 @@ def _bucket(victim: Victim) -> None:
 def watchers(victim: Victim) -> None:
     clients = victim.clients(30)
     for client in clients:
-        client.queue(b"SUB push%s 2\r\n" % client.inbox)  # a push consumer waits for just this subject
+        # the consumer needs a subscription to exactly this subject
+        client.queue(b"SUB push%s 2\r\n" % client.inbox)
         config = (
             b'{"deliver_subject":"push%s","ack_policy":"none","deliver_policy":"last_per_subject","mem_storage":true,'
             b'"filter_subject":"$KV.b.>","flow_control":false}' % client.inbox

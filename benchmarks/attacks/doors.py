@@ -1,4 +1,4 @@
-"""Attacks on the doors before the protocol: TLS, WebSocket, PROXY headers, tokens, the authorization callout."""
+"""Attacks before the login: TLS, WebSocket, PROXY headers, tokens, the authorization callout."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ ENCRYPTED = (
 
 
 def _frame(payload: bytes, first: int = FIN | BINARY, size: int = -1) -> bytes:
-    """Return a frame with a key of zeros, which changes nothing; `size`: the length that it claims."""
+    """Return a frame whose mask is zero and so changes nothing; `size` is the length that its header states."""
     size = len(payload) if size < 0 else size
     if size <= 125:
         return bytes((first, 0x80 | size)) + bytes(4) + payload
@@ -74,9 +74,10 @@ def _connected(victim: Victim, count: int, data: bytes) -> list[Client]:
 
 
 def _upgraded(victim: Victim, count: int, login: bytes = LOGIN) -> list[Client]:
-    """Return upgraded connections."""
+    """Return connections after their WebSocket upgrade."""
     clients = _connected(victim, count, UPGRADE)
-    victim.drive(clients, lambda: all(client.bytes_in > 300 for client in clients))  # the answer and INFO
+    # they have received the answer and INFO
+    victim.drive(clients, lambda: all(client.bytes_in > 300 for client in clients))
     for client in clients:
         client.queue(_frame(login))
     return clients
@@ -89,7 +90,7 @@ def _until_closed(victim: Victim, clients: list[Client]) -> None:
 
 # -- TLS -----------------------------------------------------------------------------------------------------------
 class _Shaking:
-    """One handshake of a client, without blocking."""
+    """One TLS handshake of a client, without blocking."""
 
     def __init__(self, context: ssl.SSLContext) -> None:
         self.sock = socket.create_connection(("127.0.0.1", PORT), 30)
@@ -100,7 +101,7 @@ class _Shaking:
         self.step()
 
     def step(self) -> None:
-        """Go on as far as the input allows."""
+        """Continue as far as the received input allows."""
         with suppress(BlockingIOError):
             data = self.sock.recv(65_536)
             self.failed = not data
@@ -114,7 +115,7 @@ class _Shaking:
 
 
 def _hello() -> bytes:
-    """Return the first record of a client."""
+    """Return the first TLS record of a client."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     with suppress(ssl.SSLWantReadError):

@@ -21,7 +21,7 @@ def _get(path: str) -> bytes:
 
 
 def _status(victim: Victim, path: str) -> str:
-    """Return the status of one request, or "" without an answer."""
+    """Return the status of the answer to one request, or "" if there is no answer."""
     with suppress(OSError), _connect(victim) as client:
         client.sendall(_get(path))
         return client.recv(100).decode(errors="replace").split(" ")[1]
@@ -29,7 +29,7 @@ def _status(victim: Victim, path: str) -> str:
 
 
 def _pipelined(victim: Victim, requests: list[bytes]) -> int:
-    """Send all requests, then read; return how many were answered."""
+    """Send all requests, then read; return the number of answers."""
     answered = 0
     end = time.monotonic() + ONE_ANSWER_S
     with _connect(victim) as client:

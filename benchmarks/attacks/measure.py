@@ -43,10 +43,10 @@ class Sample:
     alive: bool = False
     asked: int = 0
     answered: int = 0
-    idle_ms: float = 0.0  # worst wait before the attack
+    idle_ms: float = 0.0  # longest wait before the attack
     worst_ms: float = 0.0
     p99_ms: float = 0.0
-    idle_mb: float = 0.0  # just started
+    idle_mb: float = 0.0  # memory after the start
     before_mb: float = 0.0  # after the set-up
     peak_mb: float = 0.0
     after_mb: float = 0.0
@@ -57,7 +57,7 @@ class Sample:
 
 
 class _Peak:
-    """The largest memory of a server inside the `with` block."""
+    """Measures the largest memory of a server while the `with` block runs."""
 
     def __init__(self, server: RunningServer) -> None:
         self._server = server
@@ -74,7 +74,7 @@ class _Peak:
         self._thread.join()
 
     def _watch(self) -> None:
-        with suppress(OSError, IndexError):  # the process ended
+        with suppress(OSError, IndexError):  # the process has ended
             while True:
                 self.mb = max(self.mb, self._server.heap_mb())
                 if self._ended.wait(SAMPLE_S):
@@ -82,7 +82,7 @@ class _Peak:
 
 
 def measure(attack: Attack, command: ServerCommand, driver: Driver, base: Path) -> Sample:
-    """Run `attack` on a fresh server of `command`."""
+    """Run `attack` on a new server started with `command`."""
     sample = Sample()
     with RunningServer(command, base=base, config=attack.config) as server:
         victim = Victim(server, driver, attack.connect)
@@ -137,7 +137,7 @@ def _undo(attack: Attack, victim: Victim) -> None:
 
 
 def _memory_after(server: RunningServer, before_mb: float) -> float:
-    """Return the memory once it is back, or after RECOVERY_S."""
+    """Return the memory once it has returned to its earlier size, or after RECOVERY_S."""
     deadline = time.monotonic() + RECOVERY_S
     while (now_mb := server.heap_mb()) > BACK * before_mb and time.monotonic() < deadline:
         time.sleep(0.1)

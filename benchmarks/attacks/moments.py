@@ -125,7 +125,7 @@ def filter_updates(victim: Victim) -> None:
 
 
 def _delivered(victim: Victim, policy: str, msgs: int) -> tuple[Client, list[bytes]]:
-    """Make a consumer of everything and take `msgs` messages from it without an ack; return their tokens."""
+    """Create a consumer of all messages and fetch `msgs` of them without acks; return their tokens."""
     client = victim.client()
     config = {"durable_name": "c", "ack_policy": policy, "max_ack_pending": -1, "ack_wait": 600_000_000_000}
     victim.demand(client, f"{CONSUMER}c", {"stream_name": STREAM, "config": config})
@@ -196,7 +196,8 @@ def push_crowd(victim: Victim) -> None:
     client = victim.client()
     for number in range(500):
         target = f"push{client.inbox.decode()}.{number}"
-        client.queue(f"SUB {target} p{number}\r\n".encode())  # a wildcard does not count as interest
+        # a wildcard subscription does not count as interest
+        client.queue(f"SUB {target} p{number}\r\n".encode())
         config = {"durable_name": f"p{number}", "deliver_subject": target, "ack_policy": "none"}
         client.queue(client.call(f"{CONSUMER}p{number}", {"stream_name": STREAM, "config": config}))
     client.run(lambda: client.count >= 500)
@@ -272,7 +273,7 @@ def mirror_crowd(victim: Victim) -> None:
 
 
 def _holes(victim: Victim) -> None:
-    """Leave every second of 400,000 messages."""
+    """Keep every second one of 400,000 messages."""
     victim.fill(400_000, 2)
     client = victim.client()
     victim.demand(client, f"$JS.API.STREAM.PURGE.{STREAM}", {"filter": "load.00000001"})

@@ -27,7 +27,7 @@ ONE_ANSWER_S = 2.0
 
 
 def _each(victim: Victim, calls: list[tuple[str, object]]) -> None:
-    """Send each request after the one before was answered, or was not within ONE_ANSWER_S; count the answers."""
+    """Send the requests one by one, each after an answer to the previous one or ONE_ANSWER_S; count the answers."""
     client = victim.client()
     for subject, body in calls:
         client.deadline = time.monotonic() + ONE_ANSWER_S
@@ -40,7 +40,7 @@ def _each(victim: Victim, calls: list[tuple[str, object]]) -> None:
 
 
 def _end(body: object) -> str:
-    """Return the end of a body, where the hostile option is."""
+    """Return the end of a request's body, which contains the hostile option."""
     return (body.decode(errors="replace") if isinstance(body, bytes) else str(body))[-100:]
 
 

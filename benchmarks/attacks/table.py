@@ -22,7 +22,7 @@ class Line:
     rounds: list[dict[str, Sample]]
 
     def side(self, side: str) -> Sample | None:
-        """Return the rounds of one side as one sample: the median of figures, the worst of counts."""
+        """Return the rounds of one side as one sample: the medians of its figures, the maxima of its counts."""
         samples = [one[side] for one in self.rounds if side in one]
         if not samples:
             return None
@@ -66,7 +66,7 @@ class Line:
         return faults
 
     def report(self) -> dict[str, Any]:
-        """Return everything, for JSON."""
+        """Return all results, for JSON."""
         return {
             "name": self.attack.name,
             "about": self.attack.about,
@@ -76,7 +76,7 @@ class Line:
 
 
 def growth(sample: Sample) -> float:
-    """Return by how many MB the memory grew at its peak."""
+    """Return the growth of the memory at its peak, in MB."""
     return max(0.0, sample.peak_mb - sample.before_mb)
 
 

@@ -30,7 +30,7 @@ def is_stale() -> bool:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Count the seconds of the group."""
+    """Report the seconds of this group of tests."""
     groups.register(config)
 
 
@@ -56,5 +56,5 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def required() -> bool:
-    """Return whether a missing engine is a failure."""
+    """Return whether tests fail, and are not skipped, if the engine is missing."""
     return "raft" in os.environ.get("PYJS_REQUIRE", "").split(",")

@@ -1,4 +1,4 @@
-"""Build of the wheel pyjs-spark-fast: its modules, and how Cython and the compiler take them."""
+"""The build of the wheel pyjs-spark-fast: its modules, and the options of Cython and of the compiler."""
 
 from pathlib import Path
 

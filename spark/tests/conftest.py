@@ -1,4 +1,4 @@
-"""Both servers for the tests of the Spark client, and a message or two in them."""
+"""Fixtures for tests of the Spark client: both servers, and streams with messages."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Count the seconds of each group."""
+    """Report the seconds of each group of tests."""
     groups.register(config)
 
 
@@ -43,14 +43,14 @@ def required(what: str) -> bool:
 
 
 def our_command_from_anywhere() -> list[str]:
-    """Return the command of our server, also where these tests run in an environment made for Spark alone."""
+    """Return the command of our server; it also works if the tests run in an environment made only for Spark."""
     is_whole = importlib.util.find_spec("orjson") is not None
     python = SERVER_VENV / "python"
     return our_command() if is_whole or "PYJS_SERVER_CMD" in os.environ else [str(python), "-m", "pyjs"]
 
 
 def peer_or_skip() -> list[str]:
-    """Return the command of nats-server."""
+    """Return the command of nats-server; skip the test if it is not installed."""
     elsewhere = shutil.which("nats-server", path=f"{SERVER_VENV}{os.pathsep}{os.environ.get('PATH', '')}")
     command = peer_command() or ([elsewhere] if elsewhere else None)
     if command is None and not required("peer"):
@@ -60,14 +60,14 @@ def peer_or_skip() -> list[str]:
 
 
 def arrow_or_skip() -> None:
-    """Skip the module where pyarrow is not installed."""
+    """Skip the module if pyarrow is not installed."""
     if not required("spark"):
         pytest.importorskip("pyarrow", reason="pyarrow is not installed (package extra spark)")
 
 
 @pytest.fixture
 def start_peer(tmp_path: Path) -> Iterator[Start]:
-    """Start nats-server with some configuration."""
+    """Start nats-server with a given configuration."""
     running: list[ServerProcess] = []
 
     def start(config: str) -> ServerProcess:
@@ -104,7 +104,7 @@ class Filler:
         self.subject = name.lower().encode()
 
     def create(self, **config: object) -> str:
-        """Make the stream (again); return when it was created."""
+        """Create the stream, deleting an older one first; return its creation time."""
         subjects = [f"{self.subject.decode()}.>"]
         made = self.raw.api(
             f"STREAM.CREATE.{self.name}",
@@ -113,7 +113,7 @@ class Filler:
         return str(made["created"])
 
     def fill(self, count: int, size: int = 0, headers: bytes = b"", tokens: int = 3) -> None:
-        """Publish messages `<n>`, padded to `size`, to subjects <name>.<n modulo tokens>; each is acknowledged."""
+        """Publish messages `<n>`, padded to `size`, to subjects <name>.<n modulo tokens>; wait for each PubAck."""
         inbox = b"_INBOX.raw.fill"
         lines = []
         for number in range(1, count + 1):

@@ -94,12 +94,12 @@ def changed_mapping(scene: Scene) -> Any:
 
 
 def withdrawn_export(scene: Scene) -> Any:
-    """The import is not authorized any more: nothing changes."""
+    """The import is no longer authorized: nothing changes."""
     return scene.change('{stream: "s.>"}, ', ""), scene.exchange()
 
 
 def pending_request(scene: Scene) -> Any:
-    """A request is answered after an unrelated change."""
+    """A request is answered after a change of configuration that does not concern it."""
     scene.b.do(b"PUB help _INBOX.b.1 1\r\n3")
     reply = scene.a.next()[1]
     done = scene.change('"from": "s.from"', '"from": "s.other"')
@@ -116,7 +116,7 @@ def answer(client: AccountClient) -> None:
 
 
 def requests_meanwhile(scene: Scene) -> Any:
-    """Requests go on while the accounts are changed: each is answered once."""
+    """Requests are sent while the accounts change: each is answered once."""
     answering = threading.Thread(target=answer, args=(scene.a,))
     answering.start()
     wanted, done = 0, []
@@ -300,7 +300,8 @@ def test_a_wrong_declaration_is_refused_for_the_same_reason(case: str, tmp_path:
     path.write_text(config(*WRONG[case]), "utf-8")
     peer = peer_command()
     assert peer is not None
-    for _ in range(20):  # Go reads the keys of a map in any order, and in some does not see the mistake
+    # Go reads a map's keys in random order, and in some orders does not notice the mistake
+    for _ in range(20):
         ran = subprocess.run([*peer, "-t", "-c", str(path)], capture_output=True, text=True, timeout=20)
         if ran.returncode:
             break

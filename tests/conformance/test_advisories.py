@@ -1,6 +1,7 @@
-"""Published security advisories of nats-server that also concern this server, each named after its fault.
+"""Published security advisories of nats-server that also concern this server, each test named after its fault.
 
-Each scene runs on both servers: the fixed nats-server is the measure. SECURITY.md lists advisories that do not apply.
+Each scene runs on both servers: our server must behave like the fixed nats-server. SECURITY.md lists advisories that
+do not apply.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def client(server: ServerProcess, user: str, inbox: bytes = b"_INBOX.raw") -> Ra
 
 
 def told(sender: RawClient, data: bytes) -> list[bytes]:
-    """Return the frames for `data`, but no INFO and PING."""
+    """Send `data` and return the received frames, except for INFO and PING."""
     sender.send(data + b"PING\r\n")
     lines = sender.read_until(b"PONG\r\n").split(b"\r\n")
     return [line for line in lines if line and not line.startswith((b"INFO", b"PING"))]
@@ -148,7 +149,7 @@ def test_the_api_of_one_account_changed_streams_of_another(tmp_path: Path) -> No
 def test_a_name_led_out_of_the_store_directory(tmp_path: Path, name: str) -> None:  # CVE-2022-26652, -28357
     def look(server: ServerProcess) -> Any:
         error = client(server, "a").try_api(f"STREAM.CREATE.{name}", name=name, subjects=["s"]).get("error")
-        return error["code"] if error else "nobody"  # a dot makes another subject
+        return error["code"] if error else "nobody"  # the dot makes it another subject, which nobody answers
 
     peer, ours = of_both(tmp_path, CONFIG, look)
     assert ours == peer

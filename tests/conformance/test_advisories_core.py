@@ -1,6 +1,6 @@
 """More published security advisories of nats-server: subjects, imports, headers and pages.
 
-Each scene runs on both servers, as in test_advisories.py. Those of doors: test_advisories_doors.py.
+Each scene runs on both servers, as in test_advisories.py. Attacks before the login: test_advisories_doors.py.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ CYCLES = {
 
 
 def starts(directory: Path, command: list[str] | None, config: str) -> str:
-    """Return "serves", or "refuses" when a configuration with a cycle is named as one."""
+    """Return "serves", or "refuses" if the server refuses the configuration because of its cycle."""
     assert command is not None
     directory.mkdir()
     server = ServerProcess(command, config, directory, with_http=False)
@@ -64,7 +64,7 @@ def test_accounts_that_import_in_a_circle_ended_the_server(tmp_path: Path, confi
 
 
 def test_an_export_for_one_account_was_imported_by_another(tmp_path: Path) -> None:
-    """CVE-2021-3127; activation tokens are not there yet."""
+    """CVE-2021-3127; activation tokens: test_jwt_exchange.py."""
     config = """accounts {
         S { users: [{user: s, password: a}], exports: [
             {service: help, accounts: [A]}, {stream: news, accounts: [A]}

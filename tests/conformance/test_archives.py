@@ -1,4 +1,4 @@
-"""Archives of streams: ours restore on nats-server, its restore here, with equal messages and consumers."""
+"""Our archives of streams restore on nats-server, and its archives here, with equal messages and consumers."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_a_stream_is_the_same_after_a_restore(tmp_path: Path, source: str, targe
     with running(tmp_path / "target", target, CONFIG) as server:
         answer, after = asyncio.run(restore(server.port, backup))
     # then
-    assert backup.status in ("", "204")  # none if the archive is shorter than a chunk
+    assert backup.status in ("", "204")  # there is no status if the archive is smaller than one chunk
     assert answer["state"]["messages"] == MESSAGES - 6
     assert after["messages"] == before["messages"]
     assert after["consumers"] == before["consumers"]

@@ -192,7 +192,7 @@ def test_secrets_are_not_logged(tmp_path: Path) -> None:
 
 
 def reloaded(server: ServerProcess, old: str = "", new: str = "") -> None:
-    """Reload the configuration with `new` in place of `old`, and wait for it."""
+    """Reload the configuration with `new` in place of `old`; return once the reload is done."""
     path = server.config_path
     path.write_text(path.read_text("utf-8").replace(old, new), "utf-8")
     server.signal("HUP")

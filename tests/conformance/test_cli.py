@@ -1,4 +1,4 @@
-"""A walk with the `nats` command sees the same of both servers, or the command is listed with its reason."""
+"""The `nats` command shows the same for both servers, except for listed commands, each with its reason."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _required(what: str) -> bool:
 
 
 def listed_differences() -> dict[str, str]:
-    """Return command -> reason from the section "The nats command" of docs/compatibility.md."""
+    """Return a dictionary from command to reason: section "The nats command" of docs/compatibility.md."""
     section = COMPATIBILITY.read_text("utf-8").split("## The nats command")[1].split("\n## ")[0]
     return dict(re.findall(r"^\| `((?:nats|unordered|stop|end) .+?)` \| (.+?) \|$", section, re.MULTILINE))
 

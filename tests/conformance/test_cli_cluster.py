@@ -129,7 +129,7 @@ def test_reports_show_all_servers_and_who_leads(servers: ThreeServers, tmp_path:
 
 
 def headers(text: str) -> list[str]:
-    """Return titles and headers of tables, without the spaces that their values make."""
+    """Return the titles and headers of tables, without the spaces that depend on the width of the values."""
     found = re.findall(r"^╭[^\n]*\n(.*?)^├[^\n]*\n(?:(│[^\n]*)\n├)?", text, re.MULTILINE | re.DOTALL)
     return [re.sub(r"\s+", " ", line) for title in found for line in title if line]
 

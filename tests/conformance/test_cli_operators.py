@@ -197,7 +197,7 @@ def desks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Desk]]:
 
 @pytest.mark.parametrize(
     ("who", "step"),
-    # Numbered: the steps hold keys that each process makes for itself.
+    # The ids are numbers, because the steps contain keys that each process generates.
     [
         pytest.param(who, step, id=f"{who}-{at}")
         for who, steps in STEPS.items()

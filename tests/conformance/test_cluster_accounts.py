@@ -1,4 +1,4 @@
-"""Properties of an account on all servers of a cluster: limits, traces and imports; and servers that leave.
+"""What an account has on all servers of a cluster: limits, traces and imports; and what happens when servers leave.
 
 As in test_cluster.py, three nats-servers and three of ours play the same scenes.
 """
@@ -70,7 +70,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[ThreeServers
 
 
 def refusal(servers: ThreeServers, name: str) -> bytes:
-    """Return the -ERR for one more client of the account FEW; b"": it was accepted, and has left again."""
+    """Return the -ERR for one more client of the account FEW; b"": it was accepted, and is disconnected again."""
     with socket.create_connection(("127.0.0.1", servers.server(name).port), WAIT_S) as client:
         client.sendall(b'CONNECT {"user":"f","pass":"f","verbose":false}\r\nPING\r\n')
         data = b""
@@ -261,13 +261,13 @@ def test_a_client_that_drains_gets_what_was_sent_before(both: list[ThreeServers]
 
 
 def urls_of(client: NodeClient, servers: ThreeServers) -> list[str]:
-    """Return the servers in the last INFO of a client."""
+    """Return the servers that the last INFO of a client lists."""
     ports = {f"127.0.0.1:{servers.server(name).port}": name for name in NAMES}
     return sorted(ports.get(url, url) for url in client.infos[-1].get("connect_urls", []))
 
 
 def wait_urls(client: NodeClient, servers: ThreeServers, names: str) -> None:
-    """Wait for an INFO with these servers."""
+    """Wait for an INFO that lists these servers."""
     deadline = time.monotonic() + WAIT_S
     while urls_of(client, servers) != list(names):
         assert time.monotonic() < deadline, client.infos[-1]

@@ -1,4 +1,4 @@
-"""The same requests to three nats-servers and to three of ours: the same answers and pages, field by field."""
+"""The same requests to clusters of three nats-servers and three of ours: equal answers and pages, field by field."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ system_account: SYS
 S: dict[str, object] = {"name": "S", "subjects": ["s.>"]}
 R: dict[str, object] = {"name": "R", "subjects": ["r.>"], "num_replicas": 3}
 CONSUMER = {"stream_name": "S", "config": {"name": "D", "durable_name": "D", "ack_policy": "explicit"}}
-# Subject after $JS.API, body; in this order.
+# subject after $JS.API, body; sent in this order
 REQUESTS: list[tuple[str, object]] = [
     ("STREAM.NAMES", None),
     ("STREAM.LIST", None),
@@ -139,7 +139,7 @@ def masked(value: object) -> object:
 
 
 def named(value: object) -> str:
-    """Return a sort key: nats-server shows alternates and missing streams in any order."""
+    """Return a sort key: the order of alternates and of missing streams in nats-server is random."""
     return str(value.get("name", "")) if isinstance(value, dict) else ""
 
 
@@ -211,7 +211,7 @@ def watched(clusters: list[ThreeServers]) -> Iterator[list[ThreeServers]]:
 
 
 def shape(value: object) -> object:
-    """Return the fields of a page in their order, and the kinds of their values."""
+    """Return the names of the fields of a page, in order, and the types of their values."""
     if isinstance(value, dict):
         return [(key, shape(each)) for key, each in value.items() if key not in PASSING]
     if isinstance(value, list):
@@ -267,7 +267,7 @@ def test_groups_are_shown_alike(watched: list[ThreeServers], account: str) -> No
 
 
 def told(servers: ThreeServers) -> list[object]:
-    """Return the kinds of fields of the answers to requests of the system account."""
+    """Return the types of the fields in the answers to requests of the system account."""
     asker = Asker(servers.client("b", user="s", **{"pass": "s"}))
     answers = [
         asker.ask("$SYS.REQ.SERVER.PING.JSZ", {"leader_only": True}),

@@ -253,7 +253,7 @@ REQUESTS: list[tuple[str, str, dict[str, object]]] = [
     ("DELETE", "NONE", {}),
     ("CREATE", "P", {"placement": {"preferred": "a"}}),
     ("UPDATE", "T", {"subjects": ["t.a", "u"], "num_replicas": 2, **placement("ssd")}),
-    # MAX_FILE of the account, each replica counted
+    # more than MAX_FILE of the account, because each replica counts
     ("CREATE", "BIG", {"max_bytes": 2 * GB}),
     ("CREATE", "BIG", {"max_bytes": 40 * MB, "num_replicas": 3}),
     ("CREATE", "BIG", {"max_bytes": 40 * MB, "num_replicas": 2}),
@@ -263,7 +263,7 @@ REQUESTS: list[tuple[str, str, dict[str, object]]] = [
     ("CREATE", "S", {"num_replicas": 3}),
     ("DELETE", "MORE", {}),
     ("UPDATE", "BIG", {"max_bytes": 40 * MB, "num_replicas": 3}),
-    # MAX_STREAMS of the account
+    # more streams than MAX_STREAMS of the account
     *(("CREATE", f"N{number}", {}) for number in range(4)),
     ("DELETE", "N0", {}),
     ("CREATE", "N3", {"subjects": ["n0"]}),
@@ -279,7 +279,7 @@ def test_conflicts_and_limits_are_decided_alike(peers: ThreeServers) -> None:
     found = [ours.request(verb, name, **options) for verb, name, options in REQUESTS]
     peers.release()
     assert found == expected
-    assert len(set(expected)) > 7  # most of them are about something else
+    assert len(set(expected)) > 7  # the requests test many different rules
 
 
 # -- answers ---------------------------------------------------------------------------------------------------

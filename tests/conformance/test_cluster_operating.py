@@ -1,4 +1,4 @@
-"""Streams that cannot be reached, and streams that move: three of our servers answer as three nats-servers.
+"""Unreachable streams and streams that move: three of our servers answer like three nats-servers.
 
 A stream is out of reach if all of its servers are offline, or if a newer server has created it. The second case is
 produced on nats-servers by a proposal for the metadata, and in our servers, on a simulated network, by an entry.
@@ -34,7 +34,7 @@ pytestmark = [needs_peer, pytest.mark.timeout(300)]
 
 TAGS = {"a": '"az:a", "front"', "b": '"az:b", "front", "back"', "c": '"az:c", "back"'}
 SYSTEM = {"user": "s", "pass": "s"}
-ASSIGN_STREAM = b"\x00"  # the kind of a proposal of nats-server
+ASSIGN_STREAM = b"\x00"  # the type of this proposal in nats-server
 NEWER = {"name": "NEWER", "subjects": ["newer"], "num_replicas": 1, "retention": "limits", "storage": "file"}
 
 
@@ -186,7 +186,7 @@ def streams_move_to_other_tags(servers: ThreeServers) -> Any:
 
 
 def _sorted_tags(refusal: object) -> object:
-    """Return a refusal with the tags in its text sorted: nats-server names them in any order."""
+    """Return an error whose tags are sorted: nats-server lists them in any order."""
     if not isinstance(refusal, list):
         return refusal
     tags = r"\[([^]]*)\]"
@@ -222,7 +222,7 @@ def moves_that_no_server_fits(servers: ThreeServers) -> Any:
 
 
 def a_server_is_evacuated(servers: ThreeServers) -> Any:
-    """Evacuate a server: streams of one replica move with their messages; one that fits nowhere else stays."""
+    """Evacuate a server: streams with one replica move with their messages, or stay if they fit nowhere else."""
     asker, system = Asker(servers.client("a")), Asker(servers.client("a", **SYSTEM))
     for name in api(asker, "STREAM.NAMES")["streams"] or ():
         api(asker, f"STREAM.DELETE.{name}")
@@ -239,7 +239,7 @@ def a_server_is_evacuated(servers: ThreeServers) -> Any:
 
 
 def moves_that_are_not_there_are_cancelled(servers: ThreeServers) -> Any:
-    """Cancel moves of a stream that does not move, of a missing one, and in a missing account."""
+    """Cancel the move of a stream that is not moving, of a missing stream, and of a stream in a missing account."""
     asker, system = Asker(servers.client("b")), Asker(servers.client("b", **SYSTEM))
     api(asker, "STREAM.CREATE.RESTS", {"name": "RESTS", "subjects": ["rests"]})
     led(asker, "RESTS")

@@ -1,6 +1,6 @@
-"""Placement with a unique tag and a limit of replicated assets, and the streams of a server that is evacuated.
+"""Placement with a unique tag and a limit of replicated assets, and the streams of an evacuated server.
 
-As in test_cluster_jetstream.py, three nats-servers are compared with the parts that will answer here.
+As in test_cluster_jetstream.py, three nats-servers are compared with our state machine of the metadata.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ STREAMS: list[dict[str, object]] = [
     {"num_replicas": 2, **placement("AZ:2")},
     {"num_replicas": 2, **placement("ssd")},
     {"num_replicas": 3, **placement("!az:3")},
-    # the limit of b is reached, then that of a
+    # first the limit of b is reached, then that of a
     {"num_replicas": 2, **placement("ssd")},
     {"num_replicas": 2, **placement("ssd")},
     placement("ssd"),
@@ -85,7 +85,7 @@ UPDATES: list[tuple[str, dict[str, object]]] = [
     ("TWO", {"num_replicas": 3, **SSD}),
     ("TWO", {"num_replicas": 1, **placement("az:2")}),
     ("ANY", {"num_replicas": 3}),
-    # a has as many replicated streams as it may; b too, if ANY is there
+    # a has reached its limit of replicated streams; so has b, if ANY is on it
     ("ONE", {"num_replicas": 2, **SSD}),
     ("ONA", {"num_replicas": 2, **placement("az:1")}),
     ("ONC", {"num_replicas": 2, **placement("!ssd")}),

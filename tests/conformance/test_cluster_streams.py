@@ -40,7 +40,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
 
 
 def ready(servers: ThreeServers) -> None:
-    """Wait until all servers follow the same leader, as the harness of nats.js does."""
+    """Wait until all servers follow the same metadata leader, as the tests of nats.js do."""
 
     def leader(name: str) -> str:
         page = servers.wait_page(name, "/jsz", lambda page: page.get("meta_cluster", {}).get("leader"))
@@ -58,7 +58,7 @@ def api(asker: Asker, subject: str, body: object = None) -> dict[str, Any]:
 
 
 def made(servers: ThreeServers, name: str, **options: object) -> Asker:
-    """Create a stream through one server and wait for its leader; return a client of another one."""
+    """Create a stream through one server and wait for its leader; return a client of another server."""
     asker = Asker(servers.client("a"))
     found = api(asker, f"STREAM.CREATE.{name}", {"name": name, "subjects": [f"{name}.>"], **options})
     assert "error" not in found, found
@@ -78,7 +78,7 @@ def led(asker: Asker, name: str) -> dict[str, Any]:
 
 
 def error(answer: dict[str, Any]) -> object:
-    """Return code and text of an error, or the word ok."""
+    """Return the code and text of an error, or the word ok."""
     found = answer.get("error")
     return "ok" if found is None else [found["code"], found.get("err_code"), found["description"]]
 
@@ -125,7 +125,7 @@ def cluster_info(servers: ThreeServers) -> Any:
 
 
 def publishing(servers: ThreeServers) -> Any:
-    """Publish through every server: sequences, duplicates and expectations are those of one stream."""
+    """Publish through every server: sequences, duplicates and expected sequences are those of a single stream."""
     made(servers, "PUB", num_replicas=3)
     found: list[object] = []
     for at, name in enumerate(NAMES):
@@ -171,7 +171,7 @@ def replicas_go_down_and_up(servers: ThreeServers) -> Any:
 
 
 def placement_by_tags(servers: ThreeServers) -> Any:
-    """Place a mirror and a stream by tags: the tagged server has it."""
+    """Place a mirror and a stream by tags: they are on the tagged server."""
     made(servers, "ORIGIN", num_replicas=3)
     asker = Asker(servers.client("b"))
     acks(asker, "ORIGIN.x", 3)
@@ -283,7 +283,7 @@ def pulling(servers: ThreeServers) -> Any:
     api(Asker(servers.client("b")), "CONSUMER.CREATE.PULL.C", {"stream_name": "PULL", "config": config})
     other, acker = servers.client("c"), Asker(servers.client("a"))
     acker.until("$JS.API.CONSUMER.INFO.PULL.C", lambda info: info.get("num_pending") == 3)
-    # A larger batch would end with 408 there and with 404 here (docs/cluster.md).
+    # A larger batch would end with 408 on nats-server and with 404 on ours (docs/cluster.md).
     body = b'{"batch": 3, "no_wait": true}'
     other.send(
         b"SUB _INBOX.p.> 1\r\nPUB $JS.API.CONSUMER.MSG.NEXT.PULL.C _INBOX.p.1 %d\r\n%b\r\n"
@@ -395,7 +395,7 @@ def a_server_is_lost(servers: ThreeServers) -> Any:
 
 
 def a_majority_is_lost(servers: ThreeServers) -> Any:
-    """Stop two of three servers while a client pulls, as nats.go does; nothing is lost."""
+    """Stop two of three servers while a client pulls, as the tests of nats.go do; nothing is lost."""
     asker = made(servers, "TWO", num_replicas=3)
     acks(asker, "TWO.x", 2)
     config = {"stream_name": "TWO", "config": {"durable_name": "C", "ack_policy": "explicit"}}

@@ -21,8 +21,9 @@ RECORDED = Path(__file__).parent / "recorded"
 SCRIPT = (RECORDED / "sample.txt").read_text("utf-8")
 SAMPLE: dict[str, Any] = json.loads((RECORDED / "sample.json").read_text("utf-8"))
 
-# The places where another value of the same form is not seen, by field name; this list is complete. Ids that a server
-# uses twice (server_id, xkey, cid, names of consumers) are not in it: a change in one of the two places is seen.
+# The fields, by name, in which the comparison does not detect another value of the same form; this list is complete.
+# Ids that a server uses twice (server_id, xkey, cid, names of consumers) are not in it: a change in only one of the
+# two places is detected.
 MASKED = {
     *("version", "go", "git_commit", "client_id", "port", "id", "uptime", "idle", "rtt", "start", "now"),
     *("created", "ts", "time", "timestamp", "first_ts", "last_ts", "last_active", "last_activity"),
@@ -33,7 +34,7 @@ Path_ = tuple[str | int, ...]
 
 
 def places(value: Any, path: Path_ = ()) -> Iterator[tuple[Path_, Any]]:
-    """Yield every value of a recording with its path, containers included; the player's own `run` is left out."""
+    """Yield every value of a recording with its path, including containers; the player's field `run` is left out."""
     if path[:1] == ("runs",) or path[-1:] == ("run",):
         return
     yield path, value
@@ -46,7 +47,7 @@ def places(value: Any, path: Path_ = ()) -> Iterator[tuple[Path_, Any]]:
 
 
 def changed(path: Path_, change: Callable[[Any], Any]) -> dict[str, Any]:
-    """Return the sample with the value at `path` replaced by `change` of it."""
+    """Return the sample with the value at `path` replaced by `change(value)`."""
     recording = copy.deepcopy(SAMPLE)
     holder: Any = recording
     for key in path[:-1]:
@@ -70,7 +71,7 @@ def name_of(path: Path_) -> str:
 
 
 def same_form(value: str | int) -> str | int:
-    """Return another value of the same form: its last digit, or else its last letter, is another one."""
+    """Return another value of the same form: its last digit, or else its last letter, is changed."""
     if isinstance(value, int):
         return value + 1000
     digits = [index for index, letter in enumerate(value) if letter in string.digits]

@@ -1,4 +1,4 @@
-"""Errors of JetStream that no scenario can provoke: their archives and tokens are made here."""
+"""JetStream errors that no scenario can provoke: the tests make the archives and tokens that provoke them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every API error that the server raises is provoked by a scenario, or stands here with the reason why not."""
+"""Every API error that the server can return is provoked by a scenario, or listed here with the reason why not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server that is forked is a process like one that is started as a program."""
+"""A forked server behaves like one that is started as a program."""
 
 from __future__ import annotations
 

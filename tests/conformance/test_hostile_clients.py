@@ -1,4 +1,4 @@
-"""Clients that spy, forge and flood: both servers keep the same things out of their reach.
+"""Clients that spy, forge and flood: both servers protect the same things from them.
 
 PYJS_HOSTILE_CONNECTIONS is the number of connections that the last scene opens; its target is 10,000, CI has fewer.
 """
@@ -158,7 +158,7 @@ def test_bombs_of_json_end_only_their_own_connection(tmp_path: Path) -> None:
 
 
 def test_half_messages_of_many_clients_take_no_more_than_they_sent(tmp_path: Path) -> None:
-    """Each claims a message of max_payload and sends its beginning."""
+    """Each client announces a message of max_payload bytes and sends only its beginning."""
 
     def size_kb(server: ServerProcess) -> int:
         assert server._process is not None

@@ -1,4 +1,4 @@
-"""Clients that speak to another account through a stream: the service there learns who they are, on both servers."""
+"""Clients that reach another account through a stream: both servers tell its service the same client information."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SENT = b"HPUB in%%b %d %d\r\n%b\r\n" % (len(FORGED), len(FORGED), FORGED)
 def test_what_a_stored_message_says_of_its_sender_does_not_reach_a_service(
     tmp_path: Path, exporter: str, share: str
 ) -> None:
-    """The message is republished to the import, or its PubAck goes there."""
+    """The message is republished to the import, or its PubAck is sent to the import."""
 
     def look(server: ServerProcess) -> Any:
         service, sender = client(server, "s", b"_INBOX.s"), client(server, "a")

@@ -17,7 +17,7 @@ UPDATES = 5_000
 
 
 def test_key_updates_without_end_are_not_answered_without_end(tmp_path: Path) -> None:
-    """Each takes the server as long as many messages, and none needs a login."""
+    """Each KeyUpdate costs the server as much time as many messages, and requires no login."""
     authority = Authority(tmp_path)
     issued = authority.issue("server", subject(("localhost", COMMON)), *LOCAL)
     config = f'tls {{ cert_file: "{issued.cert_file}", key_file: "{issued.key_file}", timeout: 20 }}'
@@ -40,7 +40,7 @@ def test_key_updates_without_end_are_not_answered_without_end(tmp_path: Path) ->
 
 
 def is_closed(line: socket.socket, records: bytes, within_s: float = 60) -> bool:
-    """Return whether the server ends the connection after `records`."""
+    """Return whether the server closes the connection after `records`."""
     line.settimeout(within_s)
     try:
         line.sendall(records)

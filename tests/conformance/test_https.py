@@ -1,4 +1,4 @@
-"""Monitoring over TLS is the same of our server as of nats-server."""
+"""Monitoring over TLS: our server's answers are those of nats-server."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ MESSAGES = 50_000
 
 
 def imported(source: Path, target: Path) -> subprocess.CompletedProcess[str]:
-    """Import the store of a server that ran in `source` for one that will run in `target`."""
+    """Import the store of the server that ran in `source` for the server that will run in `target`."""
     words = ["import", "-sd", str(target / "store"), str(source / "store")]
     return subprocess.run([*our_command(), *words], capture_output=True, text=True, timeout=120, check=False)
 
@@ -47,7 +47,7 @@ async def connected(server: ServerProcess, user: str) -> Client:
 
 
 async def look(server: ServerProcess, streams: Mapping[str, tuple[str, ...]]) -> dict[str, Any]:
-    """Return all that clients see of the streams of each user."""
+    """Return everything that the clients of each user see of the streams."""
     found = {}
     for user, names in streams.items():
         client = await connected(server, user)

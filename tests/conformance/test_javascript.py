@@ -1,4 +1,4 @@
-"""Both generations of the JavaScript client see the same of our server as of nats-server."""
+"""Both generations of the JavaScript client get the same results from our server and from nats-server."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def of_a(issued_at: int = NOW, **given: Any) -> str:
 
 
 def asked(admin: TokenClient, subject: str, text: str = "") -> Any:
-    """Return the answer to a request, without the server."""
+    """Return the answer to a request, without its field `server`."""
     answer = json.loads(admin.request(subject.encode(), text.encode()))
     answer.pop("server")
     return answer
@@ -227,7 +227,7 @@ def test_an_operator_that_signs_with_signing_keys_only(tmp_path: Path) -> None:
 # Tokens that change what connected clients may do
 
 CHANGES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
-    # the account before and after, the user
+    # the account before and after the update, and the user
     "its user is revoked": ({}, {"revocations": {ALICE.public: NOW + 60}}, {}),
     "everybody is revoked": ({}, {"revocations": {"*": NOW + 60}}, {}),
     "older tokens are revoked": ({}, {"revocations": {"*": NOW - 60}}, {}),
@@ -266,7 +266,8 @@ def test_a_new_token_reaches_connected_clients(name: str, tmp_path: Path) -> Non
         member.fence()
         asked(admin, UPDATE, of_a(NOW - 1, **after))
         asked(admin, LIST)
-        if name in ("fewer subscriptions", "as many subscriptions"):  # nats-server closes some ms later
+        # nats-server closes them some milliseconds later
+        if name in ("fewer subscriptions", "as many subscriptions"):
             return member.until_closed()
         try:
             member.send(b"PUB a 3\r\nabc\r\nPUB b 1\r\nx\r\nPING\r\n")

@@ -1,4 +1,4 @@
-"""Configurations of operators that nats-server refuses, with its texts."""
+"""Operator configurations that nats-server refuses: our server refuses them with the same errors."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ ACCEPTED = {
 
 
 def run(command: list[str], config: str, directory: Path) -> str:
-    """Start a server; return the error that it ends with, "": none."""
+    """Start a server; return the error with which it exits, or "" if there is none."""
     directory.mkdir()
     server = ServerProcess(command, config, directory, with_http=False, may_fork=True)
     try:

@@ -89,7 +89,7 @@ class Scene:
         return AccountClient(self.port, name or NAMES[account.public].lower(), **fields)
 
     def both(self) -> tuple[AccountClient, AccountClient]:
-        """Return a client of A and one of B, both subscribed to everything that is published here."""
+        """Return a client of A and one of B, both subscribed to every subject that is published here."""
         b = self.client(B)
         b.do(b"SUB s.> 71", b"SUB l.> 72", b"SUB p.> 73", b"SUB of.> 74")
         a = self.client(A)
@@ -354,7 +354,7 @@ def made_private(scene: Scene) -> Any:
     scene.set(A, exports=[stream("s.>", token_req=True)])
     before = exchange(*clients)
     scene.set(B, imports=[from_a(stream, "s.>", token=activation("s.>", "stream"))])
-    clients[1].do(b"UNSUB 71", b"SUB s.> 71")  # nats-server needs that
+    clients[1].do(b"UNSUB 71", b"SUB s.> 71")  # nats-server requires the new subscription
     return before, exchange(*clients)
 
 
@@ -388,7 +388,7 @@ def changed_mapping(scene: Scene) -> Any:
 
 
 def expired_activation(scene: Scene) -> Any:
-    """The time of an activation ends while clients are connected."""
+    """An activation expires while clients are connected."""
     scene.set(A, exports=PRIVATE)
     scene.set(B, imports=activated(exp=int(time.time()) + 2))
     a, b = scene.both()
@@ -409,7 +409,7 @@ def deleted_exporter(scene: Scene) -> Any:
 
 
 def late_exporter(scene: Scene) -> Any:
-    """The exporting account gets its first token when the importing one is there already."""
+    """The exporting account gets its first token after the importing account."""
     scene.set(B, imports=[from_a(stream, "s.>"), from_a(service, "help")])
     b = scene.client(B)
     b.do(b"SUB s.> 71")
@@ -476,7 +476,7 @@ def several_responses(scene: Scene) -> Any:
 
 
 def sample_of_a_late_response(scene: Scene) -> Any:
-    """The time limit of a response is that of the token."""
+    """The time limit of a response is the one in the token."""
     latency = {"sampling": "headers", "results": "lat"}
     scene.set(A, exports=[service("help", service_latency=latency, response_threshold=50_000_000)])
     scene.set(B, imports=[from_a(service, "help")])

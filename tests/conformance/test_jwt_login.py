@@ -164,7 +164,7 @@ ATTEMPTS: dict[str, dict[str, Any]] = {
 
 
 def started(tmp: pytest.TempPathFactory, config: str) -> tuple[list[int], Callable[[], None]]:
-    """Start both servers; return their ports, and how to end them."""
+    """Start both servers; return their ports, and a function that stops them."""
     assert PEER is not None
     servers = []
     for kind, command in (("peer", PEER), ("ours", our_command())):

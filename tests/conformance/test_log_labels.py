@@ -1,4 +1,4 @@
-"""Log lines about a client name its library, account and user once it has logged in, as those of nats-server."""
+"""Log lines about a client name its library, account and user after its login, as those of nats-server do."""
 
 from __future__ import annotations
 

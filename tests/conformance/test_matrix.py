@@ -1,8 +1,8 @@
 """Access rights: each kind of login with each kind of access, permitted and denied, on both servers.
 
 A row is a login: the configuration of its users and their CONNECT. A column is an access. Each login has one user
-that may do everything and, for each access, one that is denied it and is named after it. A new kind of login is one
-entry of LOGINS, a new access one of ACCESSES.
+that may do everything and, for each access, one user named after it who is denied this access. A new kind of login is
+one entry of LOGINS, a new access one of ACCESSES.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def stored(client: SigningClient) -> bool:
 def acknowledges(client: SigningClient) -> bool:
     client.send(b"PUB $JS.API.CONSUMER.MSG.NEXT.S.c _INBOX.raw.pull 0\r\n\r\n")
     ack = next(client.frames())[1]
-    client.request(ack, b"+ACK")  # answered when it has been taken
+    client.request(ack, b"+ACK")  # the answer means that the server has processed the ack
     floor: int = client.api("CONSUMER.INFO.S.c")["ack_floor"]["stream_seq"]
     return floor == 1
 
@@ -244,7 +244,7 @@ LOGINS = {
 
 
 def decide(asked: Asked) -> bytes:
-    """Answer the question of a callout: a user with the password belongs to account A."""
+    """Answer a request of the callout: a user with the password belongs to account A."""
     said = asked.nats["connect_opts"]
     name = said.get("user", "").removeprefix("u ")
     if said.get("pass") != "p" or name not in NAMES:
@@ -254,7 +254,7 @@ def decide(asked: Asked) -> bytes:
 
 @contextmanager
 def deciding(server: ServerProcess, login: Login) -> Iterator[None]:
-    """Answer the questions of a callout, if the login has one."""
+    """Answer the requests of the callout, if the login uses one."""
     if "auth_callout" not in login.config:
         yield
         return
@@ -338,7 +338,7 @@ def outcome(servers: Servers, kind: str, name: str, access: str, denied: str) ->
 
 
 def cells() -> Iterator[tuple[str, str, str]]:
-    """Return kinds, logins and accesses, without those that need streams where there are none."""
+    """Yield kinds, logins and accesses, without accesses to streams for logins that have no streams."""
     for kind, (name, login) in product(KINDS, LOGINS.items()):
         for access, accessed in ACCESSES.items():
             if login.has_streams or not accessed.needs_streams:

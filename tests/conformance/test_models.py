@@ -84,7 +84,7 @@ def page(server: ServerProcess, path: str) -> bytes:
 
 
 def used(server: ServerProcess) -> RawClient:
-    """Return a client that made a stream and a consumer from models, and used them."""
+    """Return a client that created a stream and a consumer from models, and used them."""
     client = RawClient(server.port, connect=CONNECT)
     config = StreamConfig(name="S", subjects=["s.*"], max_age=nanoseconds(hours=1), metadata={"a": "b"})
     made = parse_answer(client.request(b"$JS.API.STREAM.CREATE.S", config.to_json()))

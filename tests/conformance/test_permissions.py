@@ -130,7 +130,7 @@ def responses(server: ServerProcess) -> Any:
             asking.send(b"PUB service _INBOX.asking.%d 0\r\n\r\n" % at)
             reply = next(responder.frames())[1]
             if user == "late":
-                asking.request(b"$JS.API.INFO")  # the millisecond is over when that is answered
+                asking.request(b"$JS.API.INFO")  # by the time of this answer, the millisecond is over
                 asking.request(b"$JS.API.INFO")
                 while not responder_is_late(responder, reply):
                     pass

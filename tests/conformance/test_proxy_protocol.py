@@ -65,7 +65,7 @@ class Line:
 
 
 def shown(server: WebSocketServer, data: bytes, pieces: int = 1) -> object:
-    """Return the client's address in both INFOs and in /connz; `own`: it is that of the socket."""
+    """Return the client's address in both INFOs and in /connz, or `own` if it is the address of the socket."""
     with closing(Line(server)) as line:
         first = json.loads(line.read_until(b"\r\n").removeprefix(b"INFO "))
         step = -(-len(data) // pieces)

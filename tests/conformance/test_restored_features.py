@@ -188,7 +188,7 @@ async def test_a_mirror_and_a_stream_with_sources(servers: Servers, source: str,
         await until(has(here, mirror, 41))
         await until(
             has(here, sourced, 41)
-        )  # a restored origin counts as a new one: both servers copy it again
+        )  # a restored source counts as a new one: both servers copy its messages again
         assert (await archives.messages(here, mirror, 41))[-1][-1] == b"later"
         assert (await archives.messages(here, sourced, 41))[-1][-1] == b"later"
 
@@ -228,7 +228,8 @@ async def test_schedules(servers: Servers, source: str, target: str) -> None:
             return "seq" in await last_of(here, name, f"{name}.out")
 
         await until(has_fired)
-        assert (await last_of(here, name, f"{name}.out"))["data"] == "c29vbg=="  # soon
+        # the scheduled message is published soon
+        assert (await last_of(here, name, f"{name}.out"))["data"] == "c29vbg=="
         assert "seq" not in await last_of(here, name, f"{name}.plan.soon")
         assert (await last_of(here, name, f"{name}.plan.daily"))["seq"] == 2
 

@@ -1,6 +1,7 @@
 """Every scenario gives the same recording on our server and on nats-server, or is listed with its reason.
 
-Most are compared with the recording of nats-server in the tree; harness/recordings.py chooses those that play live.
+Most are compared with the recording of nats-server in the tree; harness/recordings.py chooses those that play against
+a running nats-server.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ NEVER_DIFFERENT = ("core/", "errors/", "subs/", "headers/", "publish/", "ack/")
 
 
 def listed_differences() -> dict[str, str]:
-    """Return scenario -> reason from the table "Scenarios that differ" of docs/compatibility.md."""
+    """Return a dictionary from scenario to reason: the table "Scenarios that differ" of docs/compatibility.md."""
     table = COMPATIBILITY.read_text("utf-8").split("## Scenarios that differ")[1].split("\n## ")[0]
     rows = re.findall(r"^\| `([a-z_]+/[a-z0-9_]+)` \| (.+?) \|$", table, re.MULTILINE)
     assert len(rows) == len(dict(rows)), "a scenario is listed twice"

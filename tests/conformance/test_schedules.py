@@ -1,4 +1,4 @@
-"""Schedules that repeat: the times that each server puts into their products, on a running clock."""
+"""Repeating schedules: the times that each server writes into the published messages, with the real clock."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ EVENTS = {
     *("advisory.v1.consumer_group_pinned", "advisory.v1.consumer_group_unpinned", "metric.v1.consumer_ack"),
     "advisory.v1.stream_batch_abandoned",
 }
-# Requests of these scenarios break their schema, and both servers accept them: docs/schemas.md has the reasons.
+# The requests of these scenarios violate their schema, yet both servers accept them; see docs/schemas.md.
 ODD_REQUESTS = frozenset(
     {
         *("bounds/consumer_numbers", "bounds/pulls"),
@@ -71,16 +71,16 @@ ODD_REQUESTS = frozenset(
 ECHOES = frozenset(
     {"mirror/external"}
 )  # its answer repeats a name of an origin that the schema does not allow
-# Values that nats-server sends (tests/conformance/recorded) and the schema does not list: type, place, value.
+# Values that nats-server sends (tests/conformance/recorded) but the schema does not list: type, field, value.
 UNLISTED = {(f"{PREFIX}advisory.v1.stream_batch_abandoned", "reason", "unsupported")}
 
 
-TOLD = 50  # scenarios from one line of progress to the next
+TOLD = 50  # number of scenarios between two lines of progress
 
 
 @pytest.fixture(scope="module")
 def schemas() -> dict[str, Any]:
-    """The schemas by type; one skip without them, or one failure if they are required."""
+    """The schemas by type. If they are missing, skip once, or fail once if they are required."""
     directory = find_schemas(fetch=REQUIRED)
     if directory is None:
         reason = "no schemas of nats-io/jsm.go: `go mod download` failed, and PYJS_SCHEMAS names no checkout"

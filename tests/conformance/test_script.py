@@ -1,4 +1,4 @@
-"""The line language of the scenarios and the frame reader."""
+"""The script language of the scenarios, and the reader of frames."""
 
 from __future__ import annotations
 

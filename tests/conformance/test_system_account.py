@@ -79,7 +79,7 @@ class Asker:
 
 
 def shape(value: Any) -> Any:
-    """Return the fields of `value` and the kinds of their values; of a list, those of its first item."""
+    """Return the fields of `value` and the types of their values; for a list, those of its first item."""
     if isinstance(value, dict):
         return {name: shape(each) for name, each in value.items() if name not in OF_ONE}
     if isinstance(value, list):
@@ -268,7 +268,7 @@ def test_the_system_account_removes_all_streams_of_an_account(tmp_path: Path) ->
         ]
         listener.client.send(b"PING\r\n")
         advisories = listener.client.read_until(b"PONG\r\n")
-        # Without the size, which the zeros at the end of a time change.
+        # Without the size, which varies because trailing zeros of a time are omitted.
         lines = [line.rpartition(b" ")[0] for line in advisories.splitlines()]
         found.append(sorted(line for line in lines if line.startswith(b"MSG $JS.EVENT")))
         again = {"name": "F", "subjects": ["f"]}

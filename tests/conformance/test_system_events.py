@@ -23,7 +23,7 @@ system_account: SYS
 """
 STATSZ = b".STATSZ"
 TIMES = {"id", "timestamp", "time", "start", "stop"}  # these differ between runs
-# Compared in test_system_account.py; and nats-server knows a round trip before the first PONG.
+# Some are compared in test_system_account.py; and nats-server reports a round trip before the first PONG.
 LEFT_OUT = {"ver", "feature_flags", "seq", "jetstream", "host", "rtt"}
 Scene = Callable[[int], None]
 

@@ -35,7 +35,7 @@ pytestmark = needs_peer
 
 @dataclass
 class Certificates:
-    """The files of a test run."""
+    """The certificate files of a test run."""
 
     folder: Path
     authority: Authority
@@ -123,7 +123,7 @@ class Stage:
             return json.load(answer)
 
     def closed_reasons(self, count: int) -> list[str]:
-        """Return why the first `count` connections ended, when that is known of all."""
+        """Return why the first `count` connections were closed; wait until all of them were."""
         deadline = time.monotonic() + WAIT_S
         while True:
             found = self.get("/connz?state=closed")["connections"]

@@ -1,4 +1,4 @@
-"""Traces of messages equal those of nats-server: events, texts, and the effects that a trace-only message lacks.
+"""Traces of messages equal those of nats-server: events, texts, and that a trace-only message has no effects.
 
 Each case is one message with headers; both servers play it, and all frames of the publisher and of another client of
 the account are compared. Times, ids and the description of the server differ and are left out.
@@ -136,7 +136,7 @@ def decoded(headers: bytes, body: bytes) -> bytes:
 
 
 def seen(subject: bytes, headers: bytes, body: bytes, first_cid: int) -> Any:
-    """Return one frame without times and the description of the server; ids count from `first_cid`."""
+    """Return one frame without times and the server's description; client ids count from `first_cid`."""
     if not subject.startswith((b"tr.", b"acc.")) or not body.startswith((b"{", b"\x1f", b"\xff")):
         return subject, re.sub(rb'"ts":"[^"]*"', b"", headers), re.sub(rb"[0-9]+", b"N", body)[:40]
     trace = json.loads(decoded(headers, body))
@@ -149,7 +149,7 @@ def seen(subject: bytes, headers: bytes, body: bytes, first_cid: int) -> Any:
 
 
 def frames_until(reader: RawClient, subject: bytes, first_cid: int) -> list[Any]:
-    """Return the frames before one of `subject`, sorted: nats-server sends some of them side by side."""
+    """Return the frames before one with `subject`, sorted: nats-server sends some of them concurrently."""
     found: list[Any] = []
     for got, _, headers, body in reader.frames():
         if got == subject:
@@ -190,7 +190,7 @@ def play(server: ServerProcess) -> dict[str, Any]:
         publisher.send(hpub(subject, headers, REPLY if with_reply else b"") + b"PING\r\n")
         told = publisher.read_until(b"PONG\r\n")
         errors = re.findall(rb"-ERR [^\r]*", told)
-        for _ in range(20):  # nats-server deals with the message meanwhile
+        for _ in range(20):  # wait until nats-server has handled the message
             maker.api("STREAM.INFO.S")
         maker.send(b"PUB end 0\r\n\r\n")
         frames = frames_until(reader, b"end", first_cid)

@@ -1,4 +1,4 @@
-"""Traces of messages that cross imports and exports are those of nats-server."""
+"""Traces of messages that cross imports and exports equal those of nats-server."""
 
 from __future__ import annotations
 

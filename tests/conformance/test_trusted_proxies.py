@@ -155,7 +155,7 @@ class Client:
         self.said = self.lines.readline().decode().strip()
 
     def rest(self) -> str:
-        """Return the lines up to the close; a close before the server has read our PING is a reset."""
+        """Return the lines up to the close; a close while our PING is unread resets the connection."""
         try:
             return self.lines.read().decode()
         except ConnectionResetError:
@@ -193,7 +193,7 @@ def page(server: ServerProcess, name: str) -> Any:
 
 
 def seen(server: ServerProcess, fields: Fields) -> list[object]:
-    """Return everything that is seen of one login."""
+    """Return everything that clients and pages show of one login."""
     with closing(Client(server, fields)) as client:
         rest = client.rest() if client.said != "PONG" else ""
         return [client.has_nonce, client.said, rest, client.shown(), client.logged()]

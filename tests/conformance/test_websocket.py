@@ -1,4 +1,4 @@
-"""Frames of WebSocket clients: the same is taken, answered and refused as by nats-server."""
+"""Frames of WebSocket clients: our server accepts, answers and refuses the same ones as nats-server."""
 
 from __future__ import annotations
 

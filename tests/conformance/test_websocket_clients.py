@@ -22,7 +22,7 @@ pytest.importorskip("aiohttp", reason="nats-py needs aiohttp for WebSocket")
 pytestmark = needs_peer
 JETSTREAM = 'jetstream { store_dir: "<<store>>" }\n'
 WS = JETSTREAM + 'websocket { listen: "127.0.0.1:<<ws>>", no_tls: true, compression: true, user_cookie: u }'
-NODE_FLAG = "--experimental-websocket"  # node 22 needs none
+NODE_FLAG = "--experimental-websocket"  # Node 22 does not need the flag
 SCRIPT = """
 import { createRequire } from "node:module";
 import path from "node:path";

@@ -1,4 +1,4 @@
-"""Compressed messages of WebSocket clients: both ways, in fragments, damaged, and too large."""
+"""Compressed messages of WebSocket clients, in both directions: in fragments, damaged, and too large."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_a_message_that_inflates_beyond_max_payload_is_refused(both: Both) -> No
 
 
 def test_an_empty_last_fragment_ends_a_message(both: Both) -> None:
-    """nats-server waits for the next frame."""
+    """nats-server instead waits for the next frame."""
     with closing(client_of(both.servers(CONFIG)[1])) as client:
         client.raw(frame(packed(TEXT), RSV1 | BINARY) + frame(b"", FIN | CONTINUATION))
         client.read_until(b"hello\r\n")

@@ -21,7 +21,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
 
 
 def answer(server: WebSocketServer, head: bytes) -> tuple[int, str, str]:
-    """Return status, version header and body of the answer; of an upgrade the key in place of the body."""
+    """Return status, version header and body of the answer; for an upgrade, the key instead of the body."""
     with closing(HttpSocket(server.ws_port)) as line:
         status, headers = line.request(head)
         if status == 101:

@@ -80,7 +80,7 @@ def _compare(
 
 
 def _played(script: Script, directory: Path, is_spread: bool) -> Recording:
-    """Return the masked recording, with the name and the pages of one server."""
+    """Return the masked recording, in which the names and pages of the workers are those of a single server."""
     directory.mkdir()
     text = json.dumps(play(script, our_command(), directory, on_worker=WORKERS, is_spread=is_spread))
     for number in range(1, WORKERS + 1):

@@ -1,8 +1,8 @@
-"""Atomic batches and kill -9 at any moment of their publishing and commit: each batch is stored whole or not at all.
+"""Atomic batches and kill -9 at any time of their publishing and commit: each is stored as a whole or not at all.
 
-Batches of 2 to 400 messages are sent in sequence without waiting, some of them of many megabytes, so that a kill
-meets messages that arrive, commits that wait and commits that are being written. Each message names its batch and the
-number of its messages.
+Batches of 2 to 400 messages are sent in sequence without waiting, and some have many megabytes; so a kill may come
+while messages arrive, while commits wait, or while they are written. Each message names its batch and the number of
+its messages.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from tests.crash.servers import Speaker, framed, make_server, read_messages, rng
 
 CYCLES = 200
 BATCHES = 12  # the number of batches between two kills
-LARGE_SIZE, SMALL_SIZE = 60_000, 40  # bytes of a payload
+LARGE_SIZE, SMALL_SIZE = 60_000, 40  # payload sizes in bytes
 MOMENT_S = 0.05  # the longest delay between the last awaited answer and the kill
-PURGE_EVERY = 10  # cycles
+PURGE_EVERY = 10  # number of cycles between purges
 
 
 def batch_bytes(name: str, count: int, size: int, inbox: bytes) -> bytes:
-    """Return the messages of a batch; the answer to the commit goes to `inbox`."""
+    """Return the messages of a batch; the answer to its commit is sent to `inbox`."""
     out = []
     for number in range(1, count + 1):
         head = f"NATS/1.0\r\nNats-Batch-Id: {name}\r\nNats-Batch-Sequence: {number}\r\n"
@@ -36,7 +36,7 @@ def batch_bytes(name: str, count: int, size: int, inbox: bytes) -> bytes:
 
 
 def live(server: ServerProcess, rng: random.Random, cycle: int) -> set[str]:
-    """Publish batches, and kill the server in the middle; return the names of those that were acknowledged."""
+    """Publish batches, and kill the server during one of them; return the names of the acknowledged batches."""
     client, acked = Speaker(server.port), set()
     enough, moment_s = rng.randrange(BATCHES), rng.uniform(0, MOMENT_S)
     names = {client.inbox + b"c%d" % number: f"c{cycle}-{number}" for number in range(BATCHES)}
@@ -51,7 +51,7 @@ def live(server: ServerProcess, rng: random.Random, cycle: int) -> set[str]:
                     acked.add(names[answered])
                 if len(acked) >= enough:
                     break
-        time.sleep(moment_s)  # a random moment, not a wait for something
+        time.sleep(moment_s)  # a random delay, which waits for no event
     finally:
         server.kill()
         client.close()

@@ -1,4 +1,4 @@
-"""Faults of a disk are made on a real one."""
+"""These tests use a real disk, on which they produce faults."""
 
 from pathlib import Path
 

@@ -36,7 +36,7 @@ STORES = ("stopped", "killed")
 
 
 class NodeSpeaker:
-    """The words of servers.Speaker for a Node in this process."""
+    """The interface of servers.Speaker, for a Node in this process."""
 
     def __init__(self, fixture: VirtualNode) -> None:
         self._fixture = fixture
@@ -76,17 +76,17 @@ class NodeSpeaker:
 
 
 class HastyDisk(OsDisk):
-    """Syncs nothing: no case ends in a crash."""
+    """A disk that syncs nothing, because no case here ends in a crash."""
 
     def sync_file(self, fd: int) -> None:
-        """Leave it to the system."""
+        """Do nothing."""
 
     def sync_dir(self, path: str) -> None:
-        """Leave it to the system."""
+        """Do nothing."""
 
 
 class InProcess:
-    """Cases with a Node in this process."""
+    """Runs cases with a Node in this process."""
 
     def __init__(self, scratch: Path, now_ns: int) -> None:
         self._root = scratch / "case"
@@ -150,7 +150,7 @@ class _Later(Told):
 
 
 class InProcesses:
-    """Cases with a real process each."""
+    """Runs each case with a server process."""
 
     def __init__(self, scratch: Path, server: str) -> None:
         self._scratch = scratch
@@ -215,7 +215,7 @@ class Matrix:
             assert isinstance(verdict, Verdict)
         except (ServerFailed, OSError, TimeoutError) as error:
             verdict = Verdict(violations={"no start": str(error)[-400:]})
-        except Exception:  # a case that ends the Node is a finding, and the next one runs
+        except Exception:  # an exception in the Node is a violation; continue with the next case
             verdict = Verdict(violations={"crash": traceback.format_exc()[-600:]})
         self.notes.update(verdict.notes)
         for name, text in verdict.violations.items():
@@ -245,7 +245,7 @@ def matrix_of(server: str, directory: Path, *, clean: bool, process: bool, seed:
 
 
 def cases_of(tree: Tree, args: argparse.Namespace) -> Iterator[tuple[Damage, ...]]:
-    """Yield the damages of each case: the whole matrix or a sample, and pairs."""
+    """Yield the damages of each case: the whole matrix or a sample of it, and pairs of damages."""
     rng = rng_of(args.seed, "damage")
     sample = args.cycles or (300 if args.process or args.server == "peer" else 0)
     singles = sampled(tree, rng, sample) if sample else all_damages(tree)

@@ -16,7 +16,7 @@ from pathlib import Path
 SECTOR = 512
 GARBAGE_SIZE = 700
 SPARSE_STEP = 61  # in large payloads, the distance between damaged bytes; elsewhere every byte is damaged
-SMALL = 20_000  # bytes of a segment without large payloads
+SMALL = 20_000  # a segment of at most this many bytes has no large payloads
 DENSE_START = 1500  # header, metadata and the first records
 DENSE_END = 700  # the number of bytes at the end of a sealed segment that count as its tail records
 DENSE_TAIL = 5000  # the same for the last segment
@@ -61,7 +61,7 @@ class Tree:
         self.records = {name: list(_records(file)) for name, file in self.files.items()}
 
     def write(self, root: Path, damages: tuple[Damage, ...] = ()) -> None:
-        """Make the directory `root`, which is empty, with the damages done."""
+        """Write the files, with the damages applied, to the empty directory `root`."""
         hit: dict[str, list[Damage]] = {}
         for damage in damages:
             hit.setdefault(damage.path, []).append(damage)
@@ -102,7 +102,7 @@ class Tree:
         return name == max(self.siblings(name)) or index in touched
 
     def siblings(self, name: str) -> list[str]:
-        """Return the files of the same kind and folder."""
+        """Return the files of the same kind in the same directory."""
         kind = name[-4:]
         return [each for each in self.files if each.endswith(kind) and _folder(each) == _folder(name)]
 
@@ -123,7 +123,7 @@ def all_damages(tree: Tree) -> Iterator[Damage]:
 
 
 def sampled(tree: Tree, rng: random.Random, count: int) -> Iterator[Damage]:
-    """Yield `count` damages, a third of them of whole sectors and files."""
+    """Yield `count` damages; a third of them affect whole sectors or files."""
     names = list(tree.files)
     for number in range(count):
         file = tree.files[rng.choice(names)]
@@ -139,7 +139,7 @@ def sampled(tree: Tree, rng: random.Random, count: int) -> Iterator[Damage]:
 
 
 def _places(name: str, file: File, tree: Tree) -> Iterator[int]:
-    """Yield the bytes to damage one by one: all of them, but for the middle of segments with large payloads."""
+    """Yield each offset to damage: all bytes, but only some in the middle of a segment with large payloads."""
     end = len(file.data) - (DENSE_TAIL if name == max(tree.siblings(name)) else DENSE_END)
     for at in range(len(file.data)):
         is_payload = name.endswith(".seg") and len(file.data) > SMALL and DENSE_START < at < end
@@ -178,7 +178,7 @@ def _folder(name: str) -> str:
 
 
 def _records(file: File) -> Iterator[tuple[int, int, int]]:
-    """Yield (start, end, seq) of the messages in a segment of ours or a block of the peer."""
+    """Yield (start, end, seq) of the messages in a segment of this server or a block of nats-server."""
     data = file.data
     if file.path.endswith(".seg"):
         at = 64

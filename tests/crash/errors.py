@@ -1,6 +1,6 @@
 """An error in the k-th call of a kind, for every k of a fixed sequence of operations, and its consequences.
 
-Each case uses one server process. It runs with the fault armed (or starts with it), is killed, restarts without the
+Each case uses one server process. It works with the fault armed (or starts with it), is killed, restarts without the
 fault, and must then have everything that it confirmed. Every request must have had an answer, and reading must have
 continued.
 """
@@ -26,7 +26,7 @@ OPEN_ONLY = ("EMFILE",)
 SMALL, LARGE = 12, 8
 LARGE_SIZE = 20_000  # a few fill a segment
 FORGOTTEN = "confirmed consumer acks are forgotten"
-FIRST_READ = 1  # a message that was stored before the fault
+FIRST_READ = 1  # sequence of a message that was stored before the fault
 
 
 @dataclass
@@ -53,14 +53,14 @@ class Worker:
         self.confirmed = confirmed
 
     def before(self) -> None:
-        """Make the stream and its first messages, without a fault."""
+        """Create the stream and publish its first messages, without a fault."""
         self._api("STREAM.CREATE.A", name="A", subjects=["a.>"], max_bytes=262_144)
         self._consumer("c")
         for number in range(6):
             self._publish(b"before %d" % number)
 
     def work(self) -> None:
-        """Do something of everything."""
+        """Do some operations of each kind."""
         for number in range(SMALL):
             self._publish(b"small %d" % number)
         self._settle(8)
@@ -128,7 +128,8 @@ class Worker:
         pulled = {b"%sk%d" % (self._client.inbox, seq): (seq, reply) for seq, reply in self._pull(count)}
         self._client.send(b"".join(framed(reply, inbox, b"+ACK") for inbox, (_, reply) in pulled.items()))
         self.confirmed.settle_sent |= {seq for seq, _ in pulled.values()}
-        fences = 2  # an answer to the first may leave in the turn that takes the acks, before theirs
+        # the answer to the first fence may be sent in the turn that processes the acks, before their answers
+        fences = 2
         self._client.send(framed(b"$JS.API.INFO", b"%sfence" % self._client.inbox, b""))
         for subject, _, _, _ in self._client.frames():
             if subject in pulled:
@@ -182,7 +183,7 @@ def check(port: int, confirmed: Confirmed) -> list[str]:
 
 @dataclass
 class Case:
-    """One fault. `start`: it is armed before a start on the finished work, else during the work."""
+    """One fault, armed before the work or, if `start`, before the server is restarted after it."""
 
     kind: str
     error: str
@@ -205,7 +206,7 @@ class Runner:
         self.errors: Counter[str] = Counter()
 
     def count_calls(self) -> dict[str, dict[str, int]]:
-        """Return how many calls of each kind the work and a start make."""
+        """Return the number of calls of each kind that the work and a start make."""
         counts = self._run(None)
         return counts
 
@@ -281,7 +282,7 @@ def _said(log: Path) -> str:
 
 
 def cases_of(counts: dict[str, dict[str, int]]) -> list[Case]:
-    """Return a case for every call that was counted, with every error."""
+    """Return a case for each counted call and each error."""
     return [
         Case(kind, error, at, phase == "start")
         for phase, calls in counts.items()

@@ -27,7 +27,7 @@ class CannotMount(Exception):
 
 
 def run_tool(*command: str) -> None:
-    """Run a tool of the system."""
+    """Run a system command."""
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         raise CannotMount(f"{' '.join(command)}: {done.stderr.strip() or done.stdout.strip()}")
@@ -80,11 +80,11 @@ class Ext4:
         run_tool("umount", str(self.path))
 
     def remount(self, option: str) -> None:
-        """Make it `ro` or `rw`; ro needs that no file is open for writing."""
+        """Remount the file system as `ro` or `rw`; for `ro`, no file may be open for writing."""
         run_tool("mount", "-o", f"remount,{option}", str(self.path))
 
     def sync(self) -> None:
-        """Bring everything to the device that is there now."""
+        """Write everything to the present device."""
         run_tool("sync", "-f", str(self.path))
 
     def cut_power(self) -> None:

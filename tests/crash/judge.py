@@ -28,7 +28,7 @@ class Speaks(Protocol):
 
 @dataclass
 class Baseline:
-    """The store as it answers without damage."""
+    """The contents of an undamaged store, as the server's answers show them."""
 
     messages: dict[str, dict[int, bytes]] = field(default_factory=dict)  # stream -> seq -> answer to MSG.GET
     last: dict[str, int] = field(default_factory=dict)
@@ -56,7 +56,7 @@ class Verdict:
     notes: Counter[str] = field(default_factory=Counter)
 
     def add(self, name: str, text: str) -> None:
-        """Take a violation."""
+        """Record a violation."""
         self.violations.setdefault(name, text)
 
     def add_unless_cut(self, name: str, text: str) -> None:
@@ -68,7 +68,7 @@ class Verdict:
 
 
 def observe(speaker: Speaks) -> Baseline:
-    """Read everything of an undamaged store."""
+    """Read the whole contents of an undamaged store."""
     found = Baseline()
     for name in STREAMS:
         last = speaker.try_api(f"STREAM.INFO.{name}")["state"]["last_seq"]

@@ -1,4 +1,4 @@
-"""kill -9 at a random acknowledgement, cycle after cycle on one store, with a check of everything after each."""
+"""Kills the server at a random acknowledgement, in many cycles on one store, and checks everything after each."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.crash.servers import Speaker, make_server, read_messages, rng_of
 
 CYCLES = 500
 ACKS_MAX = 4000  # the number of PubAcks between two kills
-PURGE_EVERY = 8  # cycles
+PURGE_EVERY = 8  # number of cycles between purges
 
 
 def check(server: ServerProcess, ledger: Ledger) -> None:
@@ -41,7 +41,7 @@ def purge(server: ServerProcess, ledger: Ledger) -> None:
 def run_cycles(
     server: ServerProcess, ledger: Ledger, cycles: int, seed: int, acks_max: int = ACKS_MAX
 ) -> int:
-    """Run cycles on a started server; return how many PubAcks there were."""
+    """Run cycles on a started server; return the number of PubAcks."""
     rng = rng_of(seed, "kill")
     acks = 0
     for cycle in range(cycles):

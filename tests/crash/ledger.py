@@ -1,4 +1,4 @@
-"""What a server told its clients before it was killed, and checks of its store afterwards.
+"""The answers that clients got from a server before it was killed, and checks of its store afterwards.
 
 Every payload begins with its message id and is published again, under the same id, until it is acknowledged. So each
 message must be stored at most once, and once acknowledged it must keep the sequence that its PubAck gave.
@@ -20,15 +20,15 @@ class Ledger:
         self.acked_at: dict[bytes, float] = {}
         self.unacked: set[bytes] = set()  # sent to a server that was killed before it answered
         self.delete_asked: set[int] = set()
-        self.deleted: dict[int, float] = {}  # confirmed, when
+        self.deleted: dict[int, float] = {}  # sequence -> time at which the deletion was confirmed
         self.settle_sent: set[int] = set()
-        self.settled: dict[int, float] = {}  # the consumer's ack was confirmed, when
+        self.settled: dict[int, float] = {}  # sequence -> time at which the consumer's ack was confirmed
         self.purged_to = 0
-        self.found: Counter[str] = Counter()  # violations
+        self.found: Counter[str] = Counter()  # violation -> how often it was found
         self.examples: list[str] = []
 
     def ack(self, message_id: bytes, seq: int) -> int:
-        """Take a PubAck; return how many there are."""
+        """Record a PubAck; return the number of PubAcks so far."""
         with self.lock:
             before = self.acked.get(message_id, seq)
             if before != seq:
@@ -45,7 +45,7 @@ class Ledger:
             self.examples.append(f"{name}: {text}")
 
     def forget(self, up_to: int) -> None:
-        """Start over after a purge."""
+        """Forget the messages up to a sequence, because the stream was purged."""
         self.purged_to = up_to
         self.acked.clear()
         self.acked_at.clear()

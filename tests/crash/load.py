@@ -21,7 +21,7 @@ DELETE_EVERY = 7  # one message in this many is removed
 
 
 def make_stream(port: int) -> None:
-    """Make the stream and its consumer."""
+    """Create the stream and its consumer."""
     client = Speaker(port)
     client.api(
         f"STREAM.CREATE.{STREAM}", name=STREAM, subjects=["load.>"], duplicate_window=3_600_000_000_000

@@ -28,7 +28,7 @@ WARM_S = 0.5  # until the server has loaded the code that it loads in the backgr
 OUTAGE_S = 1.5
 RESUME_S = 6.0
 PAUSE_S = 0.004  # pause between two publishes of a client that waits for its answers
-FILLING = 8192  # bytes of a message where a file system is filled
+FILLING = 8192  # size in bytes of the messages that fill a file system
 HOUR_NS = 3_600_000_000_000
 
 
@@ -131,7 +131,7 @@ def after_restart(server: ServerProcess, steady: Steady) -> dict[str, Any]:
 # -- the outages -----------------------------------------------------------------------------------------------
 @contextmanager
 def tmpfs(scratch: Path, megabytes: int) -> Iterator[Path]:
-    """Mount a small file system in memory."""
+    """Mount a small file system in memory; unmount it at the end."""
     if os.geteuid() != 0:
         raise CannotMount("mounting needs root")
     path = scratch / "small"
@@ -236,7 +236,7 @@ def no_permission(kind: str, mode: str, scratch: Path) -> dict[str, Any]:
 def preloaded(
     kinds: tuple[str, ...], error: int, forever: bool, size: int = 100
 ) -> Callable[..., dict[str, Any]]:
-    """Return an outage in which calls of libc fail."""
+    """Return an outage in which calls of the C library fail."""
 
     def outage(kind: str, mode: str, scratch: Path) -> dict[str, Any]:
         if kind != "ours":
@@ -264,7 +264,7 @@ def clock_back(kind: str, mode: str, scratch: Path) -> dict[str, Any]:
 
 
 def read_only_start(kind: str, mode: str, scratch: Path) -> dict[str, Any]:
-    """Start on a file system that is mounted read-only, and again when it is not."""
+    """Start the server on a read-only file system, and again after it was mounted writable."""
     disk = Ext4(scratch)
     server = make_server(kind, mode, scratch / "server", store=disk.path)
     try:

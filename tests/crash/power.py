@@ -28,7 +28,8 @@ def one_crash(args: argparse.Namespace, scratch: Path, number: int) -> dict[str,
     try:
         server.start()
         make_stream(server.port)
-        disk.sync()  # the stream itself is old: nats-server syncs neither its files nor their names
+        # the stream was created long before: nats-server syncs neither its files nor its directories
+        disk.sync()
 
         def cut() -> None:
             nonlocal cut_at
@@ -89,7 +90,7 @@ def figures(port: int, ledger: Ledger, cut_at: float, due: set[int]) -> dict[str
 
 
 def _age(seqs: set[int], times: dict[int, float], cut_at: float) -> float:
-    """Return how long before the cut the oldest of these was confirmed."""
+    """Return the age, when the power was cut, of the oldest confirmation among `seqs`."""
     return round(max((cut_at - times[seq] for seq in seqs), default=0.0), 3)
 
 

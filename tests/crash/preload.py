@@ -1,6 +1,6 @@
-"""Faults in the calls of a running server, by a small library that is compiled here and preloaded.
+"""Faults in the library calls of a running server, by a small C library that is compiled here and preloaded.
 
-For a server that goes through libc, as ours does; Go programs make their system calls themselves.
+This works for a server that calls the C library, as ours does; Go programs make system calls themselves.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def build(directory: Path) -> Path:
 
 
 class Faults:
-    """The faults of one server process: `prefix` goes before its command."""
+    """The faults of one server process; its command must begin with `prefix`."""
 
     def __init__(self, library: Path, directory: Path, watched: str) -> None:
         control = directory / "faults"
@@ -55,18 +55,18 @@ class Faults:
         self._map[:4] = bytes(4)
 
     def step_clock(self, ns: int) -> None:
-        """Move the time of day."""
+        """Set the server's wall clock forward or back."""
         self._map[24:32] = struct.pack("<q", self._clock() + ns)
 
     @property
     def hits(self) -> int:
-        """How many calls failed since `arm`."""
+        """The number of calls that have failed since `arm`."""
         hits: int = HEAD.unpack(self._map[: HEAD.size])[6]
         return hits
 
     @property
     def calls(self) -> dict[str, int]:
-        """How many calls of each kind there were, in all processes so far."""
+        """The number of calls of each kind, in all processes so far."""
         counts = CALLS.unpack(self._map[HEAD.size : HEAD.size + CALLS.size])
         return dict(zip(KINDS, counts, strict=True))
 

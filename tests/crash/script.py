@@ -1,4 +1,4 @@
-"""A store that contains every kind of record, made by a real server, and what a client knows about it.
+"""A store that contains every kind of record, made by a real server, and the answers that its client got.
 
 ORDERS has several segments (or blocks), messages with headers and ids, some removed and one overwritten, and a
 durable consumer with some acknowledged messages; COPY has ORDERS as its source.
@@ -14,7 +14,7 @@ from pathlib import Path
 from tests.crash.servers import Speaker, id_header, make_server
 
 HOUR_NS = 3_600_000_000_000
-FILL_SIZE = 20_000  # three of these and a few small messages fill a segment
+FILL_SIZE = 20_000  # payload size in bytes: three of these messages and a few small ones fill a segment
 PER_SEGMENT = 6
 SEALED = 3
 TAIL = 24
@@ -49,7 +49,7 @@ class Known:
 
 
 def make_store(server: str, directory: Path, *, clean: bool, seed: int = 1) -> Known:
-    """Make the store below `directory` and stop its server, or kill it."""
+    """Create the store below `directory` and stop its server, or kill it if not `clean`."""
     process = make_server(server, "default", directory)
     process.start()
     try:

@@ -12,7 +12,7 @@ from typing import Any
 from tests.conformance.harness.process import ServerProcess, our_command, peer_command
 from tests.support.raw import RawClient
 
-# `default` is each server's own: 1 s here, 2 minutes of nats-server.
+# `default` is the server's own interval: 1 s in this server, 2 minutes in nats-server.
 MODES = {
     "default": "",
     "always": ", sync_interval: always",
@@ -28,7 +28,7 @@ class PeerMissing(Exception):
 
 
 def command_of(server: str) -> list[str]:
-    """Return the command of `ours` or of `peer`."""
+    """Return the command of the server named `ours` or `peer`."""
     if server == "ours":
         return our_command()
     command = peer_command()
@@ -48,7 +48,7 @@ def make_server(
 ) -> ServerProcess:
     """Return a server that is not started; its store is `directory`/store, or `store`.
 
-    `prefix` goes before its command, `more` is further configuration.
+    Its command begins with `prefix`; `more` is added to its configuration.
     """
     directory.mkdir(parents=True, exist_ok=True)
     if store is not None:
@@ -58,7 +58,7 @@ def make_server(
 
 
 def rng_of(seed: int, *what: object) -> random.Random:
-    """Return the chance of one part of a run: the same for the same seed."""
+    """Return the random numbers for one part of a run; the same seed yields the same numbers."""
     return random.Random(f"{seed} {what}")
 
 
@@ -85,7 +85,7 @@ class Speaker(RawClient):
         return answer
 
     def pull(self, stream: str, consumer: str, batch: int) -> list[tuple[int, bytes]]:
-        """Return (stream sequence, reply subject) of up to `batch` messages that are due now."""
+        """Return (stream sequence, reply subject) of up to `batch` messages that can be delivered now."""
         body = json.dumps({"batch": batch, "no_wait": True}).encode()
         subject = f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}".encode()
         inbox = self._next_inbox()
@@ -116,7 +116,7 @@ class Speaker(RawClient):
 
 
 def framed(subject: bytes, inbox: bytes, payload: bytes, headers: bytes = b"") -> bytes:
-    """Return the PUB or HPUB of a message."""
+    """Return a message with a reply subject as PUB or HPUB."""
     if headers:
         sizes = (len(headers), len(headers) + len(payload))
         return b"HPUB %b %b %d %d\r\n%b%b\r\n" % (subject, inbox, *sizes, headers, payload)
@@ -124,7 +124,7 @@ def framed(subject: bytes, inbox: bytes, payload: bytes, headers: bytes = b"") -
 
 
 def stream_seq_of(reply: bytes) -> int:
-    """Return the stream sequence in an ack subject, of either form."""
+    """Return the stream sequence in an ack subject of either format."""
     parts = reply.split(b".")
     return int(parts[5] if len(parts) == 9 else parts[7])
 

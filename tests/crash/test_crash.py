@@ -118,7 +118,8 @@ def test_power_loss_takes_only_what_is_younger_than_the_interval(tmp_path: Path)
     found = power.run(args(cycles=1), tmp_path)
     assert found["in the middle"] == 0
     assert found["streams gone"] == 0
-    assert found["oldest lost s"] < 1.0 + 0.2 + 1.0  # a machine that tests in parallel is late by itself
+    # 1 s for the sync interval; the rest because a machine that runs tests in parallel is slow
+    assert found["oldest lost s"] < 1.0 + 0.2 + 1.0
     assert found["crashes with violations"] == []
 
 

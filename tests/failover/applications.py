@@ -20,7 +20,7 @@ from nats.js import JetStreamContext
 from nats.js.api import AckPolicy, ConsumerConfig, KeyValueConfig, RetentionPolicy, StorageType, StreamConfig
 
 STREAM, BUCKET = "LOAD", "SETTINGS"
-ALONE = "ALONE"  # a stream with one replica
+ALONE = "ALONE"  # name of a stream with one replica
 REST_S = 0.05  # pause between two operations of one application
 WINDOW = 10  # maximum number of published messages without an answer
 ANSWER_S = 5.0  # seconds to wait for an answer, as for a publish in nats-py

@@ -177,7 +177,8 @@ class User:
     rng: random.Random
     keys: list[str]
     operations_max: int  # maximum number of operations of all users
-    seen: dict[str, int] = field(default_factory=dict)  # register -> the newest sequence that this user knows
+    # register -> the newest sequence that this client has seen
+    seen: dict[str, int] = field(default_factory=dict)
     count: int = 0
 
     async def run(self) -> None:
@@ -214,7 +215,7 @@ class User:
         return await self._read(link, Operation(register, kind, self.number, 0), kv)
 
     async def _write(self, link: Link, operation: Operation, subject: str) -> Operation:
-        """Publish; most writes expect the newest sequence that this user knows."""
+        """Publish; most writes expect the newest sequence that this client has seen."""
         operation.value = f"{self.number}-{self.count}"
         headers = b"NATS/1.0\r\n"
         if self.rng.random() < 0.7:

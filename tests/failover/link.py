@@ -63,7 +63,7 @@ class Link(asyncio.Protocol):
         self._data = b""
         self._lost = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self.is_up = False  # the server has answered since the connection was made
+        self.is_up = False  # whether the server has answered since the connection was made
 
     def begin(self) -> None:
         """Connect, now and whenever the connection is lost."""

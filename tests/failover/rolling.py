@@ -32,7 +32,7 @@ SETTLED_S = 2.5
 
 
 class Rolling:
-    """Rounds over the servers of a fleet."""
+    """Restarts or replaces the servers of a fleet one by one, in several rounds."""
 
     def __init__(self, fleet: Fleet, applications: Applications, servers: int = len(FIRST)) -> None:
         self._fleet = fleet

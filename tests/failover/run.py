@@ -1,4 +1,4 @@
-"""Epochs of a run: streams are created, clients run, faults hit servers, and all answers are checked.
+"""Epochs of a run: streams are created, clients run, faults are caused in servers, and all answers are checked.
 
 A fault is repaired some time after the first acknowledgement that follows it; then the run waits until all replicas
 have everything. After some cycles the clients stop, and everything is read: through the leader, and through each

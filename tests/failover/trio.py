@@ -121,7 +121,7 @@ class Trio:
         return self.directory / name / "store"
 
     def wipe(self, name: str) -> None:
-        """Empty the store of a server."""
+        """Remove all files from the store of a server."""
         for each in self.store(name).iterdir():
             if each.is_dir() and each.name != "lost+found":
                 shutil.rmtree(each)

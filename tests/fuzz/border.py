@@ -1,6 +1,7 @@
-"""Requests drawn from the tables of the border: valid ones in which a few values are at the edge of a field's range.
+"""Requests drawn from the tables of all requests: valid ones, but with a few values at the limits of their ranges.
 
-Seeded: a case is (seed, number). Values are written as JSON text, since no library writes numbers of 5,000 digits.
+Cases are reproducible: each is (seed, number). Values are written as JSON text, since no library writes numbers of
+5,000 digits.
 """
 
 from __future__ import annotations
@@ -105,14 +106,14 @@ class Case:
 
 
 def number(rng: random.Random) -> str:
-    """Return a number at some edge."""
+    """Return a random number, often one at a limit."""
     if rng.random() < 0.1:
         return rng.choice(ODD_NUMBERS)
     return str(rng.choice(EDGES))
 
 
 def subject(rng: random.Random) -> str:
-    """Return a subject, a few of many tokens."""
+    """Return a subject; a few of them have many tokens."""
     if rng.random() < 0.005:
         return ".".join([rng.choice(("t", "*"))] * rng.choice((100, 5_000, 60_000))).replace("*", "t", 1)
     return rng.choice((*SUBJECTS, *SUBJECTS, *TEXTS))
@@ -123,7 +124,7 @@ def quoted(text: str) -> str:
 
 
 def value(rng: random.Random, kind: Kind) -> str:
-    """Return a value of a field as JSON; now and then one of another kind."""
+    """Return a value of a field as JSON; a few are of another kind."""
     if rng.random() < 0.02:
         return wrong(rng)
     if kind.name in NUMBERS:
@@ -147,7 +148,7 @@ def value(rng: random.Random, kind: Kind) -> str:
 
 
 def wrong(rng: random.Random) -> str:
-    """Return a value that is hardly ever right."""
+    """Return a value that is valid for almost no field."""
     depth = rng.choice(DEEP)
     choices: tuple[Callable[[], str], ...] = (
         lambda: "null",
@@ -262,7 +263,7 @@ def argument(rng: random.Random, form: str) -> bytes:
 
 
 def ack(rng: random.Random, replies: list[bytes]) -> Case:
-    """Return an ack of some delivery, or of none."""
+    """Return an ack of a random delivery, or one that belongs to no delivery."""
     verb = rng.choice(sorted(ACKS))
     text = argument(rng, ACKS[verb])
     payload = verb.encode() + (b" " + text if text else b"")
@@ -291,5 +292,5 @@ def connect(rng: random.Random) -> bytes:
 
 
 def case(rng: random.Random, replies: list[bytes]) -> Case:
-    """Return one request; `replies` are the ack subjects of deliveries so far."""
+    """Return one request; `replies` are the ack subjects of the deliveries so far."""
     return rng.choices((api, publish, lambda rng: ack(rng, replies)), (6, 3, 1))[0](rng)

@@ -37,7 +37,7 @@ def number(chance: Random, was: int, bits: int) -> int:
 
 
 def put(data: bytearray, at: int, form: str, chance: Random) -> None:
-    """Draw a hostile number into a field."""
+    """Write a hostile number into a field."""
     (was,) = struct.unpack_from(f"<{form}", data, at)
     struct.pack_into(f"<{form}", data, at, number(chance, was, SIZES[form]))
 
@@ -46,7 +46,7 @@ def put(data: bytearray, at: int, form: str, chance: Random) -> None:
 
 
 def places(segment: bytes) -> list[int]:
-    """Return where the records of a plain segment begin."""
+    """Return the offsets of the records of a plain segment."""
     found, at = [], HEADER_SIZE
     while at + RECORD_HEADER_SIZE < len(segment) and (length := struct.unpack_from("<I", segment, at)[0]):
         found.append(at)
@@ -69,7 +69,7 @@ def sealed_segment(data: bytearray, records: list[int]) -> bytes:
 
 
 def hostile_segment(segment: bytes, chance: Random) -> bytes:
-    """Draw into the header of a segment, or into the header or the numbers of a record."""
+    """Write hostile numbers into the header of a segment, or into the header or fields of a record."""
     data, records = bytearray(segment), places(segment)
     for _ in range(chance.choice([1, 1, 2, 3])):
         if chance.random() < 0.2:
@@ -88,7 +88,7 @@ def hostile_segment(segment: bytes, chance: Random) -> bytes:
 
 
 def hostile_index(index: bytes, chance: Random) -> bytes:
-    """Draw into any numbers of an index file."""
+    """Write hostile numbers anywhere into an index file."""
     data = bytearray(index)
     for _ in range(chance.choice([1, 1, 1, 2, 4])):
         room = 128 if chance.random() < 0.4 else len(data) - CHECKSUM_SIZE
@@ -113,13 +113,13 @@ def envelopes(data: bytes) -> list[tuple[tuple[Any, ...], bytes]]:
 
 
 def envelope(frame: tuple[Any, ...], body: bytes) -> bytes:
-    """Return an envelope of another body."""
+    """Return an envelope like `frame` around another body."""
     data = FRAME.pack(*frame[:7], len(body), *frame[8:]) + body
     return data + struct.pack("<Q", xxhash.xxh64_intdigest(data))
 
 
 def hostile_value(chance: Random, was: object) -> object:
-    """Return a value that may stand in place of another one."""
+    """Return a value to write in place of `was`."""
     if isinstance(was, int) and not isinstance(was, bool) and chance.random() < 0.7:
         return number(chance, was, 64) - chance.choice([0, 0, 1 << 63])
     deep: object = 1
@@ -141,7 +141,7 @@ def hostile_value(chance: Random, was: object) -> object:
 
 
 def changed(values: Any, chance: Random) -> Any:
-    """Return a map or list, read from a file, with one hostile value somewhere in it."""
+    """Return a copy of a map or list from a file, with one hostile value in it."""
     if isinstance(values, dict) and values:
         key = chance.choice(sorted(values, key=repr))
         inner = values[key]
@@ -160,7 +160,7 @@ def changed(values: Any, chance: Random) -> Any:
 
 
 def hostile_meta(data: bytes, chance: Random) -> bytes:
-    """Change a value of metadata or of a duplicate window, or the numbers of its ids."""
+    """Change a value in the metadata or in the duplicate window, or the numbers of the window's ids."""
     parts = envelopes(data)
     at = chance.randrange(len(parts))
     frame, body = parts[at]
@@ -177,7 +177,7 @@ def hostile_meta(data: bytes, chance: Random) -> bytes:
 
 
 def leb128(value: int) -> bytes:
-    """Return a number of a consumer's log."""
+    """Encode a number as the log of a consumer does."""
     out = bytearray()
     while value >= 0x80:
         out.append(value & 0x7F | 0x80)
@@ -186,7 +186,7 @@ def leb128(value: int) -> bytes:
 
 
 def delta(chance: Random) -> bytes:
-    """Return changes of one turn, some of which no consumer would make."""
+    """Return the changes of one turn, some of which the server never writes."""
     out = bytearray()
     for _ in range(chance.choice([1, 2, 5, 40])):
         kind = chance.choice(sorted(CHANGES))
@@ -198,7 +198,7 @@ def delta(chance: Random) -> bytes:
 
 
 def hostile_log(data: bytes, chance: Random) -> bytes:
-    """Change the snapshot of a state, or add changes after it."""
+    """Change the snapshot in a consumer's log, or append changes to it."""
     frame, body = envelopes(data)[0]
     if chance.random() < 0.4:
         state = orjson.loads(msgpack.unpackb(body)["state"])
@@ -257,7 +257,7 @@ def _hostile_state(state: bytes, chance: Random) -> bytes:
 
 
 def hostile_purge(subject: str, chance: Random) -> bytes:
-    """Return the file of a purge that no server began."""
+    """Return the file of a purge that no server has begun."""
     values: Any = {
         "subject": chance.choice([subject, "", f"{subject}.1"]),
         "before_seq": number(chance, 20, 64),

@@ -1,4 +1,4 @@
-"""Valid protocol sequences and the damage done to them. Seeded: a case is (seed, number)."""
+"""Valid protocol sequences and mutations of them, reproducible: a case is (seed, number)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Damaged archives: a restore leaves a whole stream or nothing, and the node keeps working.
+"""Damaged archives: a restore creates a complete stream or nothing, and the node keeps working.
 
 PYJS_ARCHIVE_CASES and PYJS_FUZZ_SEED set the number of cases and their seed; `make fuzz` runs more.
 """

@@ -21,7 +21,7 @@ from pyjs.testing import RawClient, VirtualNode
 CASES = int(os.environ.get("PYJS_BORDER_CASES", "20000"))
 SEED = int(os.environ.get("PYJS_FUZZ_SEED", "1"))
 BATCH = 400  # cases between two restarts on the same store
-KEPT = 50  # ack subjects remembered
+KEPT = 50  # number of ack subjects that the test remembers
 INBOX = b"_INBOX.f.%d"
 
 
@@ -45,7 +45,7 @@ class Border:
         self.asked = 0
 
     def restart(self) -> None:
-        """Stop, start on the same store, and find every stream of files again."""
+        """Stop the server, start it on the same store, and check that all file streams are there."""
         before = self.streams("file")
         self.node.node.stop()
         self.check_log()
@@ -94,7 +94,7 @@ class Border:
         self.node.turn()
 
     def serves(self) -> None:
-        """Publish to a stream of files that no case touches."""
+        """Publish to a file stream that no case touches."""
         ack = json.loads(self.play(border.Case(b"keep", b"", b"x", (1, 1)))[0])
         assert ack["stream"] == "KEEP"
         assert "error" not in ack

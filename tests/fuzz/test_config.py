@@ -91,7 +91,7 @@ READS_MAX = 3_000  # reads per configuration: more would be endless includes
 
 
 def value(rng: random.Random) -> str:
-    """Draw a value of any kind."""
+    """Return a random value of any kind."""
     drawn = rng.choice((NUMBERS, NUMBERS, DURATIONS, TEXTS, BLOCKS, None))
     if drawn is not None:
         return rng.choice(drawn)
@@ -101,7 +101,7 @@ def value(rng: random.Random) -> str:
 
 
 def block(rng: random.Random, path: str, depth: int = 0) -> str:
-    """Draw the lines of a block: keys of its own table, and some of other tables."""
+    """Draw the lines of a block: keys of its table, and some of other tables."""
     lines = []
     for _ in range(rng.randrange(1, 6)):
         table = TABLES[path] if rng.random() < 0.9 else TABLES[rng.choice(list(TABLES))]
@@ -122,7 +122,7 @@ def block(rng: random.Random, path: str, depth: int = 0) -> str:
 
 
 def text(rng: random.Random) -> str:
-    """Draw a file."""
+    """Return the text of a random configuration file."""
     drawn = block(rng, "")
     for _ in range(rng.choice((0, 0, 0, 1, 3))):
         at = rng.randrange(len(drawn) + 1)
@@ -131,7 +131,7 @@ def text(rng: random.Random) -> str:
 
 
 def read_options(drawn: str) -> Options | None:
-    """Return the options of a file with this text, None: it is refused, with a place and a reason."""
+    """Return the options of a file with this text, or None if it is refused with a position and a reason."""
     reads = 0
 
     def read(path: str) -> str:

@@ -1,4 +1,4 @@
-"""Mutated batches of the consensus: each is refused by a named field, or is a whole batch with sound payloads."""
+"""Mutated batches of the consensus: each is refused, naming a field, or is a complete batch with valid payloads."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CASES = int(os.environ.get("PYJS_BATCH_CASES", "5000"))
 
 
 def batches() -> list[bytes]:
-    """Return a good batch of each kind."""
+    """Return a valid batch of each kind."""
     cluster = Cluster()
     cluster.elect(1)
     payloads = [b"a" * 100, b"", b"b" * 3000]

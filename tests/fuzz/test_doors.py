@@ -1,8 +1,8 @@
 """Hostile bytes for every entry: CONNECT, TLS records, and connections with PROXY headers and WebSocket frames.
 
 None may crash the server, leave a session behind, log in without credentials, or use more than STALL_S of processor
-time in one call. PYJS_DOOR_CASES and PYJS_FUZZ_SEED set the number of cases and their seed. Frames, headers and
-tokens alone: test_websocket.py, test_jwt.py.
+time in one call. PYJS_DOOR_CASES and PYJS_FUZZ_SEED set the number of cases and their seed. The decoders of frames,
+headers and tokens are tested in test_websocket.py and test_jwt.py.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ from pyjs.wire.nkeys import signature_bytes
 
 CASES = int(os.environ.get("PYJS_DOOR_CASES", "4000"))
 SEED = int(os.environ.get("PYJS_FUZZ_SEED", "1"))
-STALL_S = float(os.environ.get("PYJS_STALL_S", "0.050"))  # the sanitizer is several times slower
+# maximum processor time of a call in seconds; the sanitizer is several times slower
+STALL_S = float(os.environ.get("PYJS_STALL_S", "0.050"))
 FIELDS = (
     "verbose pedantic echo headers no_responders protocol user pass auth_token name lang version account new_account"
     " nkey jwt sig import export proxy_sig tls_required USER Pass"
@@ -75,13 +76,13 @@ OPERATIONS = (
 
 
 class Clock:
-    """The longest processor time of a call."""
+    """Measures the longest processor time of a call, in seconds."""
 
     def __init__(self) -> None:
         self.worst_s = 0.0
 
     def run(self, call: Any, *given: Any) -> Any:
-        """Call, and note how long it took."""
+        """Call `call(*given)` and record its processor time."""
         began = time.thread_time()
         try:
             return call(*given)
@@ -165,7 +166,7 @@ def test_nobody_enters_through_a_proxy_that_did_not_sign_its_nonce() -> None:
 
 
 def drawn_signature(rng: random.Random, whole: str, other: str) -> object:
-    """Return a signature, perhaps the right one, mostly damaged, of another key, or of another type."""
+    """Return a signature: the right one, usually damaged, one by another key, or of another type."""
     choice = rng.random()
     if choice < 0.1:
         return rng.choice(VALUES)
@@ -316,7 +317,7 @@ async def visit(server: Server, protocol: asyncio.BaseProtocol, reads: list[byte
 
 
 async def settled(server: Server) -> None:
-    """Wait until no session is left."""
+    """Run the loop until the server has no sessions."""
     await asyncio.wait_for(server.connections.wait_empty(), 10)
     for _ in range(100):
         if not server.node.sessions:

@@ -27,7 +27,7 @@ from pyjs.fsck.text import json_of, lines_of
 CASES = int(os.environ.get("PYJS_FUZZ_CASES", "50000")) // 100
 SEED = int(os.environ.get("PYJS_FUZZ_SEED", "1"))
 SLOW_S = 1.0  # seconds of CPU: no case may take this long
-GROWTH_MAX = 300 << 20  # bytes, of all cases together
+GROWTH_MAX = 300 << 20  # maximum growth of the process in bytes, over all cases
 HURT, HEALTHY = "$G/streams/HURT", "$G/streams/HEALTHY"
 NS = 1_000_000_000
 NOW_NS = 1_800_000_000 * NS
@@ -38,7 +38,7 @@ def options_of(root: Path) -> Options:
 
 
 def fill(js: JetStreamFixture, name: str) -> None:
-    """Make a stream with removed messages, times to live, message ids and two consumers with a state."""
+    """Create a stream with removed messages, TTLs, message ids and two consumers with state."""
     subjects = [f"{name}.>"]
     js.add(name, subjects=subjects, storage="file", allow_msg_ttl=True, allow_direct=True, max_bytes=1 << 20)
     for at in range(40):
@@ -73,7 +73,7 @@ def pull(js: JetStreamFixture, name: str, durable: str, ack: int = 0) -> int:
 
 @pytest.fixture(scope="module")
 def template(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """The files of a stopped server with both streams, by their paths."""
+    """The files of a stopped server with both streams, by path."""
     root = tmp_path_factory.mktemp("template")
     js = JetStreamFixture(options_of(root), now_ns=NOW_NS)
     for name in ("HURT", "HEALTHY"):
@@ -90,7 +90,7 @@ def written(root: Path, files: dict[str, bytes]) -> None:
 
 
 def hostile(files: dict[str, bytes], chance: Random) -> dict[str, bytes]:
-    """Return the files with some of one stream made hostile."""
+    """Return the files, with hostile values in some of those of one stream."""
     names = [name for name in files if name.startswith(HURT) and mutation_of(name.rpartition("/")[2])]
     out = dict(files)
     for name in chance.sample(names, chance.choice([1, 1, 2, 3])):

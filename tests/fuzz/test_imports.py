@@ -21,7 +21,7 @@ SEED = int(os.environ.get("PYJS_FUZZ_SEED", "1"))
 
 
 def damage(rng: random.Random, root: Path) -> None:
-    """Do one kind of harm to one of the files."""
+    """Apply one kind of damage to one of the files."""
     files = sorted(path for path in root.rglob("*") if path.is_file() and path.stat().st_size)
     path, kind = rng.choice(files), rng.randrange(8)
     data = bytearray(path.read_bytes())

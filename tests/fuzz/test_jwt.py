@@ -146,7 +146,7 @@ def test_claims_of_any_shape() -> None:
         try:
             text = token(key, kind, top["sub"], nats=nats)
         except (TypeError, ValueError):
-            continue  # a number too large for the writer
+            continue  # json.dumps cannot write such a large number
         use(decode(text, generic=kind == "generic"))
 
 
@@ -169,7 +169,7 @@ def test_damaged_texts() -> None:
             found = decode(damaged)
         except TokenFault:
             continue
-        # The last character of a part has bits that count for nothing, in nats-server too.
+        # The last character of a part has bits that are ignored, as in nats-server.
         assert found.claims == decode(text).claims, f"a damaged token was accepted: {damaged}"
 
 

@@ -1,4 +1,4 @@
-"""Mutated protocol sequences: no crash, and no session, subscription or memory stays behind.
+"""Mutated protocol sequences: no crash, and no session, subscription or memory remains.
 
 PYJS_FUZZ_CASES and PYJS_FUZZ_SEED set the number of cases and their seed; `make fuzz` runs a million.
 """

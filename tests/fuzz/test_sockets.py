@@ -1,4 +1,4 @@
-"""Mutated protocol sequences over TCP against a real process: no descriptor and no memory stays behind.
+"""Mutated protocol sequences over TCP against a real process: no descriptor and no memory remains.
 
 PYJS_FUZZ_SOCKET_CASES is the number of connections, in two batches; `make fuzz` runs more.
 """
@@ -24,7 +24,8 @@ from tests.support.raw import RawClient
 CASES = int(os.environ.get("PYJS_FUZZ_SOCKET_CASES", "20000"))
 SEED = int(os.environ.get("PYJS_FUZZ_SEED", "1"))
 TOGETHER = 50  # connections that are open at the same time
-GROWTH_MAX = (3 << 20) + CASES // 2 * 60  # bytes over a whole batch: a message in the stream, but no session
+# maximum growth in bytes over all cases: they may leave messages in the stream, but no sessions
+GROWTH_MAX = (3 << 20) + CASES // 2 * 60
 WAIT_S = 20.0
 RESET = struct.pack("ii", 1, 0)  # SO_LINGER: close with RST
 CONFIG = 'jetstream: {store_dir: "<<store>>"}\nmax_closed_clients: 10\nmax_control_line: 2048'
@@ -43,7 +44,7 @@ class Target:
         )  # loopback addresses: one has ports for 28,000 connections
 
     def serves(self) -> None:
-        """Publish and subscribe; publish to a stream, take a message of it and acknowledge that."""
+        """Publish and subscribe; publish to a stream, then fetch and acknowledge a message."""
         client = RawClient(self.server.port)
         client.send(b"SUB plain 2\r\nPUB plain 5\r\nhello\r\n")
         assert next(client.frames())[0] == b"plain"
@@ -54,7 +55,7 @@ class Target:
         client.close()
 
     def sockets(self) -> int:
-        """Return how many sockets the process has open."""
+        """Return the number of open sockets of the process."""
         return sum(name.startswith("socket:") for name in self.descriptors())
 
     def descriptors(self) -> list[str]:

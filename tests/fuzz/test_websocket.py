@@ -93,7 +93,7 @@ def events(reads: list[bytes], masked: bool, deflates: bool) -> list[tuple[int, 
 
 
 def inflate(data: bytes) -> None:
-    """Inflate a message, and check that it stays within its limit."""
+    """Inflate a message, and check that it does not exceed its limit."""
     inflater = Inflater()
     inflater.begin(data, SIZE_MAX)
     size = 0
@@ -144,7 +144,7 @@ def test_damaged_proxy_headers_are_read_refused_or_incomplete() -> None:
 
 
 def _or_none(data: bytes) -> object:
-    """Return the header in a part of a valid one."""
+    """Return the header at the start of `data`, or None if `data` ends within it."""
     return read_header(data)
 
 

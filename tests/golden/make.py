@@ -1,7 +1,8 @@
 """Make a golden store directory: `python -m tests.golden.make NAME`, before a change of the format.
 
-The store of a NAME that ends with `encrypted` is, and a stream of it is compressed.
-Writes <NAME>.tar.gz, the store directory of a server that was killed, and <NAME>.json, what a client saw in it.
+If NAME ends with `encrypted`, the store is encrypted, and one of its streams is compressed.
+Writes <NAME>.tar.gz, the store directory of a server that was killed, and <NAME>.json, the contents that a client
+read from it.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ KEPT = (
 
 
 def main() -> int:
-    """Make the golden directory that the command line names."""
+    """Make the golden directory named on the command line."""
     name = sys.argv[1]
     with tempfile.TemporaryDirectory() as scratch:
         server = ServerProcess(our_command(), config_of(name), Path(scratch), with_http=False)
@@ -54,7 +55,7 @@ def config_of(name: str) -> str:
 
 
 def fill(client: RawClient, compression: str) -> None:
-    """Store something of every kind."""
+    """Store data of every kind."""
     limits = {"max_bytes": 262_144, "compression": compression}
     client.api("STREAM.CREATE.PLAIN", name="PLAIN", subjects=["plain.>"], **limits)
     for number in range(1, 401):
@@ -96,7 +97,7 @@ def everything(client: RawClient) -> dict[str, Any]:
 
 
 def stream(client: RawClient, name: str) -> dict[str, Any]:
-    """Return one stream as a client sees it."""
+    """Return one stream as clients see it."""
     info = client.api(f"STREAM.INFO.{name}", deleted_details=True)
     state = info["state"]
     found = (
@@ -118,7 +119,7 @@ def stream(client: RawClient, name: str) -> dict[str, Any]:
 
 
 def digest(message: dict[str, Any]) -> str:
-    """Return the sequence of a message and a digest of all of it."""
+    """Return the sequence of a message and a digest of all its fields."""
     whole = json.dumps(message, sort_keys=True).encode()
     return f"{message['seq']} {hashlib.sha256(whole).hexdigest()[:12]}"
 

@@ -16,9 +16,9 @@ from tests.history.making import History, Operation, make
 from tests.history.playing import Player, Seen
 
 SETTLE_S = 3.0  # time until limits, acknowledgements and removals have taken effect on both servers
-PLAYS = 3  # a history differs if each of them does
-SHORTEN_S = 60.0  # the time for making one history shorter
-# Histories in which nats-server is wrong in a way that no rule of making.py can leave out.
+PLAYS = 3  # a history counts as different if the servers differ each time
+SHORTEN_S = 60.0  # the time limit for shortening one history
+# Histories in which nats-server is wrong in a way that making.py cannot exclude.
 KNOWN = {
     67: "max_bytes holds for an atomic batch as a whole; in nats-server after each message (docs/compatibility.md)",
     271: "after a refused batch, nats-server tells 4 as the last sequence of a stream whose last is 3",
@@ -44,7 +44,7 @@ class Difference:
 
 
 class Pair:
-    """A player on nats-server, and one on ours."""
+    """Plays histories on nats-server and on our server, and compares the answers."""
 
     def __init__(self, peer: Player, ours: Player) -> None:
         self._peer, self._ours = peer, ours
@@ -81,7 +81,7 @@ class Pair:
         return found
 
     def shortest(self, history: History, found: Difference) -> tuple[History, Difference]:
-        """Leave out operations as long as something still differs, for at most about SHORTEN_S."""
+        """Leave out operations as long as the servers still differ, for at most about SHORTEN_S."""
         deadline = time.monotonic() + SHORTEN_S
         history = with_operations(history, history.operations[: found.at + 1])
         at = len(history.operations) - 1
@@ -107,7 +107,7 @@ def first_difference(peer: Seen, ours: Seen) -> Difference | None:
 
 
 def narrowed(peer: Any, ours: Any) -> tuple[Any, Any]:
-    """Return the part of two values that differs."""
+    """Return the part in which two values differ."""
     if isinstance(peer, dict) and isinstance(ours, dict):
         keys = [key for key in {**peer, **ours} if peer.get(key, ...) != ours.get(key, ...)]
         return {key: peer.get(key) for key in keys}, {key: ours.get(key) for key in keys}
@@ -126,7 +126,7 @@ def told(history: History, found: Difference) -> str:
 
 @contextmanager
 def both_servers() -> Iterator[Pair]:
-    """Start both, and connect."""
+    """Start both servers and connect to them."""
     peer_words = peer_command()
     assert peer_words is not None, "nats-server is not here"
     with ExitStack() as stack:

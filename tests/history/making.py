@@ -1,8 +1,8 @@
 """Makes histories: a stream with random options, and operations that it accepts, refuses or partly accepts.
 
-An operation is a dataclass of plain values, so a history prints as Python. Texts may contain `{last}`, `{last+1}` or
-`{of:x}`: the last sequence that the server returned for the stream, or for subject `x`. The player fills them in,
-since they are only known from the answers. Subjects are relative to the stream's own prefix.
+An operation is a dataclass of plain values, so the repr of a history is Python code. Texts may contain `{last}`,
+`{last+1}` or `{of:x}`: the last sequence that the server returned for the stream, or for subject `x`. The player
+fills them in, since they are only known from the answers. Subjects are relative to the stream's own prefix.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Publish:
 
 @dataclass(frozen=True)
 class FastBatch:
-    """Publishes of a fast batch, sent at once: (sequence, operation, publish)."""
+    """Publishes of a fast batch, sent together: (sequence, operation, publish)."""
 
     number: int
     flow: int
@@ -63,7 +63,7 @@ class Fetch:
 
 @dataclass(frozen=True)
 class Ack:
-    """An answer to the delivery `which`, counted from the last one."""
+    """A reply to a delivery; `which` counts back from the last one."""
 
     which: int
     verb: str
@@ -134,7 +134,7 @@ class _Maker:
             made += self._step()
         if self.config.get("allow_msg_ttl") and self.rng.random() < 0.03:
             made += [Publish("ttl", "x", (("Nats-TTL", "1"),)), Gone()]
-        # nats-server may count a message in num_pending that was deleted at once, until the next pull.
+        # After a deletion, nats-server may count the deleted message in num_pending until the next pull.
         made += [Fetch(consumer, 1) for consumer in self.consumers]
         return History(seed, self.kind, self.config, tuple(made))
 
@@ -311,7 +311,7 @@ class _Maker:
         for number in range(1, count + 1):
             sequence += (
                 1 if rng.random() < 0.92 else rng.choice((2, 2, 3))
-            )  # a repeated last one is answered differently
+            )  # a repeated last publish gets a different answer
             operation = 0 if number == 1 else rng.choice((1, 1, 1, 1, 4))
             if number == count:
                 operation = rng.choice((2, 2, 3, operation))

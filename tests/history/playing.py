@@ -20,7 +20,7 @@ Seen = list[Any]
 
 
 class Player:
-    """One connection to one server, for history after history."""
+    """Plays histories over one connection to one server."""
 
     def __init__(self, port: int) -> None:
         self._client = RawClient(port, timeout_s=WAIT_S)
@@ -36,7 +36,7 @@ class Player:
         self._client.close()
 
     def play(self, history: History) -> Seen:
-        """Create the stream and do all operations; returns one answer for each."""
+        """Create the stream and do all operations; return one answer for each."""
         self._history = history
         self._last, self._of, self._deliveries = 0, {}, []
         self._masker = Masker(history.name)
@@ -51,7 +51,7 @@ class Player:
         info = self._api(f"STREAM.INFO.{name}", '{"deleted_details":true,"subjects_filter":">"}')
         state = info.get("state", {})
         if state.get("last_seq") == 0:
-            state.pop("num_deleted", None)  # nats-server counts the sequence 0 of an empty stream
+            state.pop("num_deleted", None)  # nats-server counts sequence 0 of an empty stream as deleted
             state.pop("deleted", None)
         consumers = self._api(f"CONSUMER.LIST.{name}", "").get("consumers") or []
         # Positions are left out: that a consumer has skipped removed messages is only visible at its next delivery.
@@ -89,7 +89,7 @@ class Player:
     def _asked_for(self, request: Request) -> Any:
         answer = self._api(self._filled(request.endpoint), self._filled(request.body))
         if isinstance(answer, dict) and "RESET" in request.endpoint and request.body in ("", '{"seq":0}'):
-            # A reset to the ack floor shows how far a consumer has passed by messages that it does not deliver.
+            # A reset to the ack floor shows how far a consumer has moved past messages that it does not deliver.
             for field in ("delivered", "ack_floor", "reset_seq"):
                 answer.pop(field, None)
         return answer
@@ -226,5 +226,5 @@ class Player:
 
 
 def shown(headers: bytes) -> str:
-    """Return headers as text, times masked."""
+    """Return headers as text, with times masked."""
     return _TIME.sub("<time>", headers.decode("utf-8", "backslashreplace"))

@@ -20,7 +20,7 @@ def test_random_histories_end_equal_on_both_servers() -> None:
 
 
 class Judge(Pair):
-    """Objects to one operation."""
+    """A pair that reports a difference at one operation."""
 
     def __init__(self, wrong: Publish) -> None:
         self.wrong = wrong
@@ -44,7 +44,7 @@ def test_a_history_that_differs_is_made_short() -> None:
 
 
 class Late(Pair):
-    """Differs the first time only, as where one server was late."""
+    """A pair that reports a difference the first time only, as if one server had been late."""
 
     def __init__(self) -> None:
         self.plays = 0

@@ -1,1 +1,1 @@
-"""Loop lag: the server on an event loop that times each callback, under a workload that mixes everything."""
+"""Loop lag: the server runs on an event loop that measures each callback, while clients do work of every kind."""

@@ -1,4 +1,4 @@
-"""Callbacks of the loop are measured over a real disk."""
+"""These tests use a real disk, because its speed counts."""
 
 from pathlib import Path
 

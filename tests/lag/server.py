@@ -1,7 +1,7 @@
 """The server with each callback of its event loop timed: `python -m tests.lag.server REPORT -c CONF`.
 
 At its end it writes a JSON object to REPORT: the number of callbacks, those that took more than 20 ms, and the
-longest of each name. The parts of a turn are timed as well, so that the slow part of a slow turn is known.
+longest call of each name. The parts of a turn are timed as well, so that the slow part of a slow turn is known.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pyjs.server.threads.io_thread import IoThread
 
 
 def time_lanes(record: Record) -> None:
-    """Time each item of the lanes of a turn."""
+    """Measure each item of the lanes of a turn."""
 
     def timed_scheduler(*arguments: Any) -> Scheduler:
         scheduler = Scheduler(*arguments)
@@ -47,7 +47,7 @@ def time_results(record: Record) -> None:
 
 
 def time_collections(record: Record) -> None:
-    """Count each run of the garbage collector as a part of the callback in which it happens."""
+    """Measure each run of the garbage collector as a part of the callback during which it runs."""
     began_ns = 0
 
     def note(phase: str, info: dict[str, int]) -> None:
@@ -70,7 +70,7 @@ def report(record: Record) -> dict[str, Any]:
 
 
 def run(path: Path, argv: list[str]) -> int:
-    """Run the command; write the report when it ends."""
+    """Run the server command; write the report when it ends."""
     record = Record()
     time_lanes(record)
     time_results(record)

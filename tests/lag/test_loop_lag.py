@@ -15,7 +15,7 @@ from tests.lag.workload import KINDS, Size, measure
 
 SMALL = Size(subjects=100_000, consumers=500, streams=200, seconds=8.0)
 WHOLE = Size(subjects=1_000_000, consumers=5_000, streams=2_000, seconds=20.0)
-SLOW_PER_CALL = 0.001  # callbacks over 20 ms: none up to p99.9
+SLOW_PER_CALL = 0.001  # maximum share of callbacks that take over 20 ms: none up to p99.9
 
 
 def test_a_slow_callback_is_reported_with_its_name_and_that_of_its_slow_part() -> None:

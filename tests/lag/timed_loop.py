@@ -26,20 +26,20 @@ PROTOCOL_CALLS = (
 
 
 class Record:
-    """How many callbacks ran, and those that were slow, by their names."""
+    """The number of callbacks, and the slow ones with their names."""
 
     def __init__(self, slow_ns: int = SLOW_NS) -> None:
         self.slow_ns = slow_ns
         self.calls = 0
         self.slow: list[
             tuple[float, str]
-        ] = []  # milliseconds, and the names from the loop's callback inwards
+        ] = []  # milliseconds, and the names of the slow parts, innermost first
         self.longest: Counter[str] = Counter()  # nanoseconds, by name
         self._names: list[str] = []  # names of the slow parts of the running callback, outermost last
         self._schedstat = os.open("/proc/thread-self/schedstat", os.O_RDONLY)
 
     def waited_ns(self) -> int:
-        """Return how long this thread was ready to run and had no processor, since it began."""
+        """Return how long this thread has waited for a processor while it was runnable, since its start."""
         return int(os.pread(self._schedstat, 64, 0).split()[1])
 
     def timed(self, call: Callable[..., Any], name: str, outer: bool = True) -> Callable[..., Any]:

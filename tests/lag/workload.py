@@ -31,7 +31,7 @@ class Size:
 
 
 class Client:
-    """A blocking client: lines out, frames in."""
+    """A blocking client."""
 
     def __init__(self, port: int) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_S)
@@ -96,7 +96,7 @@ class Client:
         return answer
 
     def requests(self, calls: list[tuple[str, object]]) -> None:
-        """Make requests, WINDOW of them under way; each must succeed."""
+        """Make requests with up to WINDOW of them in flight; each must succeed."""
         for at, (subject, body) in enumerate(calls):
             self.ask(f"$JS.API.{subject}", body)
             if at >= WINDOW:
@@ -110,12 +110,12 @@ class Client:
 
 
 def stream(name: str, **config: object) -> tuple[str, object]:
-    """Return the request that makes a stream."""
+    """Return the request that creates a stream."""
     return f"STREAM.CREATE.{name}", {"name": name, "subjects": [f"{name}.>"], **config}
 
 
 def durable(stream_name: str, name: str, **config: object) -> tuple[str, object]:
-    """Return the request that makes a durable pull consumer."""
+    """Return the request that creates a durable pull consumer."""
     body = {"durable_name": name, "ack_policy": "explicit", **config}
     return f"CONSUMER.CREATE.{stream_name}.{name}", {"stream_name": stream_name, "config": body}
 
@@ -145,7 +145,7 @@ class Work:
     ended: threading.Event = field(default_factory=threading.Event)
 
     def run(self) -> None:
-        """Do every kind of work at once until the time is over."""
+        """Do every kind of work concurrently until the time is over."""
         threads = [threading.Thread(target=self._loop, args=(kind,)) for kind in KINDS]
         for thread in threads:
             thread.start()
@@ -167,7 +167,7 @@ class Work:
 
 
 def publish(work: Work, client: Client, rng: random.Random) -> int:
-    """Publish into a stream, acknowledged."""
+    """Publish to a stream, with acknowledgements."""
     for number in range(500):
         client.send(b"PUB WORK.%d %s.p 128\r\n%s\r\n" % (number % 50, client.inbox.encode(), b"x" * 128))
     for _ in range(500):
@@ -176,7 +176,7 @@ def publish(work: Work, client: Client, rng: random.Random) -> int:
 
 
 def publish_known(work: Work, client: Client, rng: random.Random) -> int:
-    """Publish to subjects among the million, and to some that are new."""
+    """Publish to some of the million known subjects, and to some new ones."""
     lines = [
         b"PUB MANY.k%d.v 5\r\nagain\r\n" % rng.randrange(work.size.subjects * 11 // 10) for _ in range(500)
     ]
@@ -186,20 +186,20 @@ def publish_known(work: Work, client: Client, rng: random.Random) -> int:
 
 
 def pull(work: Work, client: Client, rng: random.Random) -> int:
-    """Pull and acknowledge."""
+    """Pull messages and acknowledge them."""
     if not client._asked:
         client.requests([durable("WORK", "puller")])
     client.ask("$JS.API.CONSUMER.MSG.NEXT.WORK.puller", {"batch": 200, "expires": 500_000_000})
     for _ in range(200):
         words, _ = client.message()
         if words[0] == b"HMSG":
-            break  # a status: the request is over
+            break  # a status ends the request
         client.send(b"PUB %s 4\r\n+ACK\r\n" % words[3])
     return 1
 
 
 def come_and_go(work: Work, client: Client, rng: random.Random) -> int:
-    """Connect, subscribe to a thousand subjects, leave."""
+    """Connect, subscribe to a thousand subjects, and disconnect."""
     with Client(work.port) as other:
         other.send(b"".join(b"SUB come.%d.* %d\r\n" % (number, number + 2) for number in range(1000)))
         other.fence()
@@ -223,7 +223,7 @@ def make_consumers(work: Work, client: Client, rng: random.Random) -> int:
 
 
 def last_per_subject(work: Work, client: Client, rng: random.Random) -> int:
-    """Watch the last message of each of a million subjects, for a moment."""
+    """Watch the last message of each of a million subjects for a short time."""
     policy = {"deliver_policy": "last_per_subject", "filter_subject": "MANY.>"}
     client.requests([durable("MANY", "watcher", **policy), ("CONSUMER.DELETE.MANY.watcher", None)])
     return 1
@@ -246,7 +246,7 @@ def report(work: Work, client: Client, rng: random.Random) -> int:
 
 
 def direct_gets(work: Work, client: Client, rng: random.Random) -> int:
-    """Get messages, one at a time and in batches."""
+    """Get messages directly, one at a time and in batches."""
     for number in range(100):
         client.ask(f"$JS.API.DIRECT.GET.MANY.MANY.k{number}.v")
     client.ask("$JS.API.DIRECT.GET.MANY", {"seq": 1, "batch": 50})
@@ -256,7 +256,7 @@ def direct_gets(work: Work, client: Client, rng: random.Random) -> int:
 
 
 def purge(work: Work, client: Client, rng: random.Random) -> int:
-    """Purge by filter and by sequence, and update."""
+    """Purge by filter and by sequence, and update streams."""
     number = rng.randrange(1000)
     client.requests(
         [

@@ -1,8 +1,8 @@
 """The command: `python -m tests.peer_suite --nats-py CHECKOUT --nats-c BUILT_CHECKOUT` (make peer-suite).
 
-Runs each suite against the real server and against ours, prints passed and failed side by side, lists the
-failures by name and writes the outcomes as JSON. Exit code 1 when a test fails here that the real server
-passes and docs/compatibility.md does not list, or when a listed test passes.
+Runs each suite against nats-server and against ours, prints a table of passed and failed tests, lists the failures by
+name and writes the outcomes as JSON. The exit code is 1 if a test fails on ours that nats-server passes and
+docs/compatibility.md does not list, or if a listed test passes.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def main() -> int:
 
 def _end(number: int, _frame: object) -> None:
     end_all()
-    os._exit(128 + number)  # the pool's threads would start the next test
+    os._exit(128 + number)  # otherwise the threads of the pool would start the next test
 
 
 def _options() -> argparse.Namespace:

@@ -1,4 +1,4 @@
-"""The tests of the C client (its built checkout's testsuite program), one process per name of natsc.txt."""
+"""Runs the tests of the C client (testsuite of a built checkout), one process for each name in natsc.txt."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SKIPPED = re.compile(r"skipp(ing|ed) ", re.IGNORECASE)
 
 
 def run(place: Place, checkout: Path, chosen: str) -> Results:
-    """Run every name that contains `chosen`; a test counts as failed when it fails twice."""
+    """Run every name that contains `chosen`; a test has failed if it fails twice."""
     program = checkout / "build" / "bin" / "testsuite"
     if not program.exists():
         raise SystemExit(f"{program} is missing: build the checkout with cmake and make, tests included")

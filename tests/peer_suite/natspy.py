@@ -1,4 +1,4 @@
-"""The tests of nats.py's package `nats` (its checkout's nats/tests), by pytest with a JUnit report."""
+"""Runs the tests of nats.py's package `nats` (in its checkout, nats/tests) with pytest and a JUnit report."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _run(place: Place, checkout: Path, arguments: list[str]) -> Results:
         command += ["-o", "asyncio_mode=auto", "-o", "junit_family=xunit1", f"--timeout={TEST_SECONDS}"]
         command += [f"--junitxml={report}", *arguments]
         paths = f"{checkout}/nats/src:{checkout}/nats"
-        # The version variable is the suite's own: without it some of its tests skip themselves.
+        # The suite itself reads this version; without it, some of its tests are skipped.
         _, output = place.run(command, checkout, SUITE_SECONDS, PYTHONPATH=paths, NATS_SERVER_VERSION="main")
         if not report.exists():
             raise SystemExit(f"nats.py's tests did not run; the end of their output:\n{output[-2000:]}")
@@ -49,7 +49,7 @@ def _run(place: Place, checkout: Path, arguments: list[str]) -> Results:
 
 
 def outcomes(report: Path) -> Results:
-    """Return the outcome of every test of a JUnit report, by the name that pytest takes."""
+    """Return the outcome of every test of a JUnit report, by the name under which pytest runs the test."""
     results: Results = {}
     for case in ElementTree.parse(report).iter("testcase"):
         file = case.get("file", "")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
 PEER, OURS = "nats-server", "ours"
-CHANCE = "by chance"  # how the reason of a test begins that fails now and then on the peer too
+CHANCE = "by chance"  # the reason of a test that sometimes fails on nats-server too begins with this
 COMPATIBILITY = Path(__file__).resolve().parents[2] / "docs" / "compatibility.md"
 
 Results = dict[str, str]  # test name -> outcome
@@ -47,7 +47,7 @@ def table(report: Report) -> list[str]:
 
 
 def failures(report: Report, known: Known) -> list[str]:
-    """Return the lines that list every failure of ours by name, with the peer's outcome and our reason."""
+    """Return a line for each failure on our server: its name, nats-server's outcome and our reason."""
     lines = []
     for suite, servers in report.items():
         peer = servers.get(PEER, {})
@@ -60,7 +60,7 @@ def failures(report: Report, known: Known) -> list[str]:
 
 
 def broken(report: Report, known: Known) -> list[str]:
-    """Return the tests that fail on ours, pass on the peer (if it ran) and are not known to fail."""
+    """Return the tests that fail on our server, pass on nats-server (if it ran) and are not known to fail."""
     return [
         f"{suite}: {name}"
         for suite, servers in report.items()
@@ -82,7 +82,7 @@ def mended(report: Report, known: Known) -> list[str]:
 
 
 def _group(name: str) -> str:
-    """Return the test's file; the C client's tests are one group."""
+    """Return the group of a test: its file; all tests of the C client are in one group."""
     return name.split("::")[0].rsplit("/", 1)[-1] if "::" in name else ""
 
 

@@ -23,19 +23,19 @@ LOCK = Path(tempfile.gettempdir()) / "pyjs-peer-suite.lock"
 HOSTS = "127.0.0.1 localhost\n::1 localhost\n"
 
 
-_running: set[subprocess.Popen[bytes]] = set()  # suites and tests under way, of all threads
+_running: set[subprocess.Popen[bytes]] = set()  # running suites and tests of all threads
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a suite runs: its environment and the words before its command."""
+    """The environment in which a suite runs, and the words that precede its command."""
 
     name: str  # name of the server, for the report
     env: dict[str, str]
     prefix: tuple[str, ...]
 
     def run(self, command: list[str], cwd: Path, seconds: float, **more: str) -> tuple[int, str]:
-        """Run `command` to its end; return exit code and output. After `seconds` it is killed: code -9."""
+        """Run `command` to its end; return exit code and output. After `seconds` it is killed, and the code is -9."""
         with tempfile.TemporaryFile() as output:
             process = subprocess.Popen(
                 [*self.prefix, *command],
@@ -58,7 +58,7 @@ class Place:
 
 
 def place(name: str, command: list[str], directory: Path, own_network: bool) -> Place:
-    """Make the shim for `command` below `directory` and return the place that uses it."""
+    """Create below `directory` the shim that starts `command`; return the place that uses it."""
     shims = directory / name
     shims.mkdir(parents=True)
     shim = shims / "nats-server"
@@ -72,7 +72,7 @@ def place(name: str, command: list[str], directory: Path, own_network: bool) -> 
 
 @contextmanager
 def alone() -> Iterator[None]:
-    """Hold the machine's lock for suites with fixed ports."""
+    """Hold the machine-wide lock of the suites that use fixed ports."""
     with LOCK.open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -91,7 +91,7 @@ def can_have_own_network() -> bool:
 
 
 def end_all() -> None:
-    """Kill every suite that is still running, with the servers it started."""
+    """Kill every running suite, with the servers that it started."""
     for process in tuple(_running):
         _end_session(process)
 

@@ -1,6 +1,6 @@
 """Runs seeds: `python -m tests.sim --seeds 0-9999 [--jobs 2]`, or one with its trace: `--seed 17 -v`.
 
-The exit code is 1 if a seed fails. With several jobs, each job is a process of its own that writes to a file.
+The exit code is 1 if a seed fails. With several jobs, each job is a separate process that writes to a file.
 """
 
 from __future__ import annotations

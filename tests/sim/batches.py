@@ -1,4 +1,4 @@
-"""Atomic and fast batches in a simulation: two streams of their own, and their invariants.
+"""Atomic and fast batches in a simulation: two separate streams, and their invariants.
 
 ATOMIC: either all messages of a batch are stored, consecutive and in order, or none. None are stored if no commit was
 sent or the batch was refused. An acknowledged batch is stored under the acknowledged sequence. In half of the worlds,

@@ -9,7 +9,7 @@ A `Publish` is one message that was sent; the payload of each message has its nu
 With `always`, and after kill -9, all promises hold. After a power cut in interval mode, `take_back` withdraws those
 of the last interval, since the server guarantees no more.
 
-Knows nothing of the implementation of the server, and nothing of files.
+The checks use neither the implementation of the server nor its files.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ OVERHEAD, HEADER_OVERHEAD = 30, 4  # bytes that a stored message counts in addit
 
 
 class Violation(AssertionError):
-    """The server broke a promise."""
+    """The server broke one of its guarantees."""
 
 
 def demand(condition: object, text: str) -> None:

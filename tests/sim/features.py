@@ -1,4 +1,4 @@
-"""Counters and schedules in a simulation: two streams of their own, and their invariants.
+"""Counters and schedules in a simulation: two separate streams, and their invariants.
 
 COUNT: each message of a subject has the sum of the previous message and its own increment. No increment counts twice.
 An acknowledged increment is stored, with the acknowledged value. Of an atomic batch, all increments count, or none.

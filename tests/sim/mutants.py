@@ -250,13 +250,13 @@ class NoDedupe(_EditedWorld):
 
 
 class OffByOneCas(_EditedWorld):
-    """Compares with the sequence before the last."""
+    """Compares with the sequence before the last one."""
 
     client_class = OffByOneClient
 
 
 class OffByOneSubjectCas(_EditedWorld):
-    """Compares with the sequence before the last of the subject."""
+    """Compares with the sequence before the subject's last one."""
 
     client_class = OffByOneSubjectClient
 

@@ -1,4 +1,4 @@
-"""One life of a server: a Node on a SimDisk, and the parts of `server/` around it, on virtual time.
+"""One process of a server: a Node on a SimDisk, and the parts of `server/` around it, on virtual time.
 
 The Driver, the Syncer, the Upkeep and the JetStreamSwitch are the real ones. The loop is a queue and a heap. The two
 I/O threads are queues: the simulation decides when a job runs, as a whole, and when its result arrives.

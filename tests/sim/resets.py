@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def reset_consumer(world: World, at: int, model: StreamModel) -> None:
-    """Reset a consumer to a sequence, or to its ack floor."""
+    """Reset a consumer to a sequence or to its ack floor."""
     world.process.run()  # handle earlier requests first
     world._collect()
     there = [consumer for consumer in model.consumers.values() if consumer.exists and not consumer.resetting]

@@ -30,7 +30,7 @@ class NothingLands(random.Random):
 
 
 class Story:
-    """A disk, and one process after another."""
+    """A disk, and the processes that run on it one after another."""
 
     def __init__(self, always: bool = True) -> None:
         self.disk = SimDisk(NothingLands(1))
@@ -184,7 +184,7 @@ def test_a_segment_that_a_killed_process_left_is_synced_before_its_index_vouches
         story.put("s.a", b"x" * 100)
     story.process.run()
     story.disk.end_process()
-    story.begin()  # reads the segments, and is killed as well
+    story.begin()  # it reads the segments, and is killed as well
     story.disk.end_process()
     story.begin()
     story.process.advance(2 * 10**9)

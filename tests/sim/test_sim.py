@@ -12,8 +12,8 @@ from tests.sim.__main__ import run_seed
 
 SEEDS = 200
 CHUNK = 20
-# Seeds that found an error while the simulation was written. Each of these errors also has a test of its own, since a
-# seed has another course after each change of the simulation.
+# Seeds that found an error while the simulation was written. Each of these errors also has a separate test, since
+# after each change of the simulation a seed leads to other events.
 FOUND = {
     275: "a consumer ahead of a stream that lost its end skipped the messages that took the sequences again",
     370: "what was written after a batch with several holes was taken for its rest",

@@ -1,9 +1,9 @@
-"""One simulation: clients that act at random, several lives of a server on one disk, and the checks between them.
+"""One simulation: random clients, several processes of a server in sequence on one disk, and checks between them.
 
-A run is a sequence of lives. In each, clients act, jobs of the I/O threads run and end at random moments, and time
-passes. A life ends with a stop, kill -9 or a power cut, either while the server is idle or in the middle of a call of
-the disk. Then the next life begins, and everything is read and compared with the model (checkers.py). At the end, all
-consumers are drained.
+A run is a sequence of processes. During each, clients act, jobs of the I/O threads run and end at random moments, and
+time passes. A process ends with a stop, kill -9 or a power cut, either while the server is idle or in the middle of a
+call of the disk. Then the next process starts, and everything is read and compared with the model (checkers.py). At
+the end, all consumers are drained.
 
 Long because each kind of request is made, and its answer handled, in one place.
 """
@@ -170,7 +170,7 @@ class World:
         disk.fail_in = rng.randrange(20)
 
     def _alive(self, act: Callable[[], None]) -> bool:
-        """Call `act`; return False if the process ended in it."""
+        """Call `act`; return False if the process ended during the call."""
         try:
             act()
         except Crash:

@@ -119,7 +119,7 @@ def _code(text: str) -> str:
 
 
 def _definitions(source: Source) -> Iterator[tuple[str, bool]]:
-    """Yield each name that a file defines, and whether its definition names it outside of NO_USE."""
+    """Yield each name that a file defines, and whether its definition is among the counted uses of the name."""
     block = ""  # the innermost enclosing block: "", class, struct, union or enum
     for line in source.lines:
         text = line.text

@@ -1,4 +1,4 @@
-"""Which room may import which: the table, and the check of a source tree against it."""
+"""The table of allowed imports between rooms, and the check of a source tree against it."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ SHELL = (
     "testing",
     "pytest_plugin",
     "__main__",
-)  # rooms that may touch the outside world
+)  # rooms that may access files, sockets and processes
 SEAM = ("base.disk", "base.file_map")
 # The packages that may import external modules: a module named here may be imported only by the listed ones.
 OUTSIDE: dict[str, tuple[str, ...]] = {
@@ -243,13 +243,13 @@ def violations(src: Path, rules: Rules = SERVER) -> list[str]:
 
 
 def _is_for_types(source: Source, imported: Import) -> bool:
-    """Return whether an import is for the type checker alone; one put off into a function is not."""
+    """Return whether an import is below `if TYPE_CHECKING`; an import inside a function is not."""
     above = [line for line in source.lines if line.number < imported.number and line.indent < imported.indent]
     return bool(above) and above[-1].text.startswith("if TYPE_CHECKING")
 
 
 def resolve(imported: Import, importer: str, modules: set[str]) -> str:
-    """Return the module that an import loads: the name itself where that is a module."""
+    """Return the module that an import loads: the imported name itself if it is a module."""
     module = imported.module
     if module.startswith("."):
         dots = len(module) - len(module.lstrip("."))
@@ -260,7 +260,7 @@ def resolve(imported: Import, importer: str, modules: set[str]) -> str:
 
 
 def cycles(edges: dict[str, set[str]]) -> Iterator[list[str]]:
-    """Yield one cycle of each knot in the graph."""
+    """Yield at least one cycle of each group of modules that import each other."""
     done: set[str] = set()
     for start in sorted(edges):
         path: list[str] = []
@@ -297,7 +297,7 @@ def _unplaced(room: str, rules: Rules) -> Iterator[str]:
 
 
 def _within(inside: str, room: str) -> str:
-    """Return which module or sub-package of the package `inside` holds the module `room`."""
+    """Return the module or sub-package of the package `inside` that contains the module `room`."""
     return room.removeprefix(f"{inside}.").partition(".")[0]
 
 

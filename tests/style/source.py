@@ -1,4 +1,4 @@
-"""A source file as the guards see it: its imports, functions and blocks, in .py, .pyx, .pxd and .pyi files.
+"""A source file as the style tests see it: its imports, functions and blocks, in .py, .pyx, .pxd and .pyi files.
 
 Cython files are not Python, so nothing is parsed: strings and comments are blanked, lines are joined over brackets,
 and blocks are found by indentation. That is exact for code that passes ruff and cython-lint.
@@ -28,7 +28,7 @@ IMPORT = re.compile(r"c?import\s+([\w.]+(?:\s+as\s+\w+)?(?:\s*,\s*[\w.]+(?:\s+as
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A logical line: brackets closed, strings and comments blanked."""
+    """A logical line, with all its brackets closed; strings and comments are blanked."""
 
     number: int  # number of its first physical line, from 1
     indent: int
@@ -42,7 +42,7 @@ class Function:
     name: str
     number: int
     length: int  # lines from the def to the last line of the body
-    nesting: int  # blocks around the deepest line
+    nesting: int  # number of blocks around the deepest line
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +50,9 @@ class Import:
     """One imported module, or an imported name that may be a module."""
 
     module: str
-    name: str  # imported from it, "" for a plain import
+    name: str  # the name imported from the module; "" for a plain import
     number: int
-    indent: int  # 0: at import time
+    indent: int  # 0: imported when the module is loaded
 
 
 class Source:
@@ -64,7 +64,7 @@ class Source:
 
     @cached_property
     def line_count(self) -> int:
-        """The physical lines."""
+        """The number of physical lines."""
         return len(self.text.splitlines())
 
     @property
@@ -75,7 +75,7 @@ class Source:
 
     @cached_property
     def blanked(self) -> str:
-        """The text with every string and comment replaced by blanks, line for line."""
+        """The text with every string and comment replaced by blanks; line numbers stay the same."""
         return STRING_OR_COMMENT.sub(_blank, self.text)
 
     @cached_property
@@ -84,7 +84,7 @@ class Source:
 
     @cached_property
     def lines(self) -> list[Line]:
-        """The logical lines that hold code."""
+        """The logical lines that contain code."""
         joined: list[Line] = []
         depth = 0
         continued = False
@@ -101,7 +101,7 @@ class Source:
 
     @cached_property
     def functions(self) -> list[Function]:
-        """Every function and method with a body, nested ones too."""
+        """Every function and method with a body, including nested ones."""
         return [self._function(at) for at, line in enumerate(self.lines) if _starts_function(line.text)]
 
     @cached_property
@@ -126,7 +126,7 @@ class Source:
         return Function(match[1], start.number, last - start.number + 1, _nesting(body))
 
     def _last_physical_line(self, next_at: int) -> int:
-        """Return the last line with text before logical line `next_at`."""
+        """Return the number of the last line with text before the logical line `next_at`."""
         end = self.lines[next_at].number - 1 if next_at < len(self.lines) else self.line_count
         while end > 0 and not self._blanked_lines[end - 1].strip():
             end -= 1
@@ -153,8 +153,8 @@ def _starts_function(text: str) -> bool:
 
 
 def _nesting(body: list[Line]) -> int:
-    """Return how many blocks stand around the deepest line; a nested function starts at zero."""
-    open_blocks: list[int] = []  # indents
+    """Return the number of blocks around the deepest line; a nested function starts again at zero."""
+    open_blocks: list[int] = []  # their indents
     deepest = 0
     skip_below: int | None = None
     for line in body:

@@ -1,4 +1,4 @@
-"""Compiled modules and their sources belong together, and the check of that sees a change."""
+"""Compiled modules match their sources, and the check of that detects a change."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_change_of_something_else_does_not(small: Path) -> None:
 
 
 def test_the_hash_of_the_compiled_decoders_is_the_servers() -> None:
-    """Their wheel is built without the server's sources."""
+    """The server's sources are not available when the wheel of the decoders is built."""
     ours, theirs = ROOT / "src/pyjs/base/xxh64.h", ROOT / "spark/fast/src/pyjs_spark_fast/xxh64.h"
 
     assert ours.read_bytes() == theirs.read_bytes()

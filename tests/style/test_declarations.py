@@ -1,4 +1,4 @@
-"""Tables and schemas in docs/ are those of the declared options and models; `make declarations` writes them."""
+"""The tables and schemas in docs/ match the declared options and models; `make declarations` writes them."""
 
 from __future__ import annotations
 

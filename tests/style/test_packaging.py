@@ -143,7 +143,7 @@ def publish(port: int) -> bytes:
 
 
 def assert_usable(folder: Path, programs: Path, types: Path) -> None:
-    """The command answers, a message passes, and mypy sees the types."""
+    """Check that the command runs, a message is delivered, and mypy sees the types."""
     assert run(programs / "pyjs-server", "-v", cwd=folder).stdout.startswith("nats-server: v")
     with serving(folder, programs / "pyjs-server") as port:
         assert b"MSG greet.joe 1 5\r\nhello\r\n" in publish(port)

@@ -1,4 +1,4 @@
-"""docs/tour.md: its files and functions exist, its counts are those of its lists, and tasks find their files."""
+"""docs/tour.md: its files and functions exist, its counts match its lists, and it has a row for each task."""
 
 from __future__ import annotations
 

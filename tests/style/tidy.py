@@ -1,4 +1,4 @@
-"""Size, shape and manners of single files: the fences, and the check of a tree against them."""
+"""Limits for single files: size, form and wording, and the check of a tree against them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NESTING = 4
 # Exceptions from the rules, with their reasons: (file, what) -> reason; `what` is "file" or a function's name.
 EXCEPTIONS: dict[tuple[str, str], str] = {}
 
-# Calls that reach for time, chance or disk past the seams; closed below the shell except in the file named.
+# Direct calls of clock, random numbers or disk; only the rooms of SHELL and the files of SEAMS may make them.
 SEAM_CALLS = re.compile(
     r"(?<![\w.])(open|input|print|breakpoint|exec|eval)\("
     r"|\b(io\.open|os\.\w+|time\.\w+|random\.\w+|secrets\.\w+)\("
@@ -29,7 +29,7 @@ C_WORLD = re.compile(
 )
 SHELL = ("server/", "aio/", "operating/", "cli.py", "__main__.py", "testing/")
 SEAMS = ("base/disk.py",)
-SEAMS_IN_C = ("base/bad_pages.h",)  # the maps of base/disk.py
+SEAMS_IN_C = ("base/bad_pages.h",)  # this header maps files for base/disk.py
 # Base classes with methods that subclasses must implement: the three interfaces, and those around a session.
 ABSTRACT = (
     "base/clock.py",
@@ -89,7 +89,7 @@ def strangers(root: Path, files: list[Path]) -> list[str]:
 
 
 def idle_exceptions(root: Path) -> list[str]:
-    """Return the exceptions that nothing needs any more."""
+    """Return the exceptions that are no longer needed."""
     idle = []
     for (name, what), reason in EXCEPTIONS.items():
         path = root / name
@@ -129,7 +129,7 @@ def _header(name: str, source: Source) -> Iterator[str]:
 
 def _words(name: str, source: Source) -> Iterator[str]:
     if not any(words.search(source.text) for words in WORDS):
-        return  # line by line takes ten times as long
+        return  # most files have none of the words; the search line by line would take ten times as long
     for number, line in enumerate(source.text.splitlines(), 1):
         if match := UNFINISHED.search(line):
             yield f"line {number} says {match[0]}; what is missing is in the docs"

@@ -1,4 +1,4 @@
-"""The project's files, for the guards: those that git knows or would take, and the modules among them."""
+"""The project's files, for the style tests: those that are in git or could be added, and the modules among them."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Failed tests with real processes and sockets are run again with fresh fixtures; a real fault fails again.
+"""Failed tests with real processes and sockets are repeated with fresh fixtures; with a real fault they fail again.
 
-On a busy machine a process may be caught between two steps. The end of the run names each such test, and a run with
-more than PLAYED_AGAIN_MAX of them fails, since something is unstable. Tests of pure machines get no second run: the
-same input always gives the same result.
+On a busy machine a test may observe a process between two steps. The end of the run names each such test, and a run
+with more than PLAYED_AGAIN_MAX of them fails, since something is unstable. Tests of pure machines get no second run:
+the same input always gives the same result.
 """
 
 from __future__ import annotations

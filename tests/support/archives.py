@@ -12,7 +12,7 @@ from nats.aio.client import Client
 from nats.js.api import AckPolicy, ConsumerConfig
 
 SECONDS = 30.0
-WINDOW = 16  # chunks in flight in a restore
+WINDOW = 16  # number of unacknowledged chunks in a restore
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ async def asked(client: Client, subject: str, body: object) -> dict[str, Any]:
 
 
 async def back_up(client: Client, name: str, **options: object) -> Backup:
-    """Return an archive of a stream, every chunk acknowledged."""
+    """Return an archive of a stream, having acknowledged every chunk."""
     inbox, parts = client.new_inbox(), []
     chunks = await client.subscribe(inbox)
     answer = await asked(client, f"STREAM.SNAPSHOT.{name}", {"deliver_subject": inbox, **options})
@@ -119,7 +119,7 @@ async def stream_state(client: Client, name: str) -> dict[str, Any]:
 
 
 def _plain(fields: dict[str, Any]) -> dict[str, Any]:
-    """Leave out times of activity and the metadata that servers add."""
+    """Leave out times of activity and the metadata keys that servers add."""
     for pair in ("delivered", "ack_floor"):
         fields[pair] = {key: fields[pair][key] for key in ("consumer_seq", "stream_seq")}
     config = {key: value for key, value in fields["config"].items() if key != "metadata"}

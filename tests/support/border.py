@@ -1,4 +1,4 @@
-"""Every request that a client can send to JetStream, from the tables that the readers use: the list of the border.
+"""All requests that a client can send to JetStream, from the tables that the decoders use.
 
 A body belongs to the `Struct` with which its handler decodes it, whose kinds have the ranges of base/bounds; a header
 and an ack payload belong to a form named here. tests/fuzz/test_border.py draws from this list, and
@@ -17,10 +17,10 @@ from pyjs.jetstream.config.json_strict import Struct
 
 
 class Body(NamedTuple):
-    """The bodies of one kind of request."""
+    """The body of one kind of request, and the number of answers to it."""
 
-    struct: Struct | None  # None: it takes no body
-    answers: tuple[int, int | None] = (1, 1)  # how many messages it is answered with, at least and at most
+    struct: Struct | None  # None: the request has no body
+    answers: tuple[int, int | None] = (1, 1)  # minimum and maximum number of answers; None: no maximum
 
 
 NO_BODY = Body(None)
@@ -52,7 +52,7 @@ BODIES: dict[str, Body] = {
     "CONSUMER.DELETE": NO_BODY,
     "CONSUMER.PAUSE": Body(consumer_requests.PAUSE_REQUEST),
     "CONSUMER.UNPIN": Body(consumer_requests.UNPIN_REQUEST),
-    "CONSUMER.RESET": Body(None, (0, 1)),  # an unknown consumer is not answered, as by the peer
+    "CONSUMER.RESET": Body(None, (0, 1)),  # there is no answer for an unknown consumer, as in nats-server
     "CONSUMER.LEADER.STEPDOWN": NO_BODY,
     "PYJS.BULK.LIST": Body(stream_requests.BULK_LIST_REQUEST),
     "PYJS.BULK.READ": Body(stream_requests.BULK_READ_REQUEST, (1, None)),

@@ -14,7 +14,7 @@ LAST, END, ENTRIES_ONLY = 1, 2, 4
 
 @dataclass(frozen=True)
 class Entry:
-    """One entry of a chunk, as it stands there."""
+    """One entry of a chunk, with the fields of the format."""
 
     seq: int
     ts: int
@@ -29,7 +29,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Message:
-    """One message as a record holds it."""
+    """One message, as stored in a record."""
 
     seq: int
     ts: int
@@ -40,7 +40,7 @@ class Message:
 
 @dataclass(frozen=True)
 class Chunk:
-    """One chunk, taken apart."""
+    """One chunk, decoded."""
 
     flags: int
     first: int
@@ -89,7 +89,7 @@ def decode(payload: bytes) -> Chunk:
 
 
 def record_size(entry: Entry) -> int:
-    """Return the size of an entry's record."""
+    """Return the size in bytes of an entry's record."""
     return 40 + (16 if entry.flags & 2 else 0) + entry.subject_len + entry.size
 
 

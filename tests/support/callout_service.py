@@ -1,4 +1,4 @@
-"""A service that decides about clients: it answers the requests of an authorization callout in a thread."""
+"""A service that decides about logins: a thread that answers the requests of an authorization callout."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class CalloutService:
         self._thread.start()
 
     def close(self) -> None:
-        """End the service."""
+        """Stop the service."""
         self._client.hang_up()
         self._thread.join(5)
 

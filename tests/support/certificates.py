@@ -1,4 +1,4 @@
-"""An authority and the certificates that it signed, made for a test in some milliseconds."""
+"""A certificate authority and certificates that it signed, made for a test within milliseconds."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Issued:
 
 
 class Authority:
-    """Signs certificates; `folder` gets the files."""
+    """A certificate authority; it writes its certificates to `folder`."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -39,7 +39,7 @@ class Authority:
 
     @property
     def ca_file(self) -> Path:
-        """Return the file that clients and servers trust."""
+        """Return the file with the certificate that clients and servers trust."""
         return self.root.cert_file
 
     def issue(self, name: str, owner: x509.Name, *others: x509.GeneralName) -> Issued:
@@ -71,5 +71,5 @@ class Authority:
 
 
 def subject(*parts: tuple[str, x509.ObjectIdentifier]) -> x509.Name:
-    """Return a distinguished name, its parts in the order of the certificate."""
+    """Return a distinguished name with its parts in this order."""
     return x509.Name([x509.NameAttribute(oid, value) for value, oid in parts])

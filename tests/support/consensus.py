@@ -1,4 +1,4 @@
-"""Hosts of replicated groups in one process, on a sound network and sound disks: the vocabulary of unit tests."""
+"""Nodes with replicated groups in one process, for unit tests; the network and the disks work without faults."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Item = TypeVar("Item")
 
 
 class Calm(Random):
-    """Chance that takes the first of everything: syncs end at once, snapshots are always possible."""
+    """Always makes the first choice: syncs end at once, snapshots are always possible."""
 
     def choice(self, items: object) -> object:  # type: ignore[override]
         """Return the first item."""
@@ -92,12 +92,12 @@ class Hosts:
         raise AssertionError(f"not reached in {steps} steps")
 
     def leader(self, group: int = GROUP) -> SimNode:
-        """Return the node that leads, when one does."""
+        """Wait for a leader; return its node."""
         self.until(lambda: any(node.is_up and node.leads(group) for node in self.nodes.values()))
         return next(node for node in self.nodes.values() if node.is_up and node.leads(group))
 
     def followers(self, group: int = GROUP) -> list[SimNode]:
-        """Return the nodes that do not lead."""
+        """Wait for a leader; return the other nodes."""
         leader = self.leader(group)
         return [node for node in self.nodes.values() if node is not leader]
 

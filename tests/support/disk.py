@@ -11,7 +11,7 @@ from pyjs.base.disk import OsDisk
 
 
 class Crash(BaseException):
-    """The process ends here: nothing in the code under test may catch it."""
+    """The process ends here; the code under test must not catch this."""
 
 
 # For tests in which a Crash ends a function that cannot raise, such as a seal: then Python prints it.
@@ -21,9 +21,9 @@ crash_is_printed = pytest.mark.filterwarnings(
 
 
 class FaultyDisk(OsDisk):
-    """Ends at the call number `at` that changes something; a write gets half of its bytes into the file.
+    """A disk that fails at call number `at`, counting calls that change something; a write then writes only half.
 
-    `error` None: the process ends there. Otherwise the call and, when `forever`, all that follow raise OSError.
+    If `error` is None, the process ends there. Otherwise the call raises OSError, and with `forever` all later ones.
     """
 
     def __init__(self, at: int = -1, error: int | None = None, forever: bool = False) -> None:

@@ -1,6 +1,6 @@
-"""Fifty docstrings and five pages of docs/, drawn by the commit, for a reader: python -m tests.support.drawn.
+"""Draws docstrings and pages of docs/ for a reader, chosen by the commit: python -m tests.support.drawn.
 
-The same commit draws the same; PYJS_COMMIT names another.
+The same commit always draws the same ones; PYJS_COMMIT can name another commit.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ COMPILED = re.compile(r'"""(.*?)"""', re.DOTALL)
 
 
 def docstrings(src: Path) -> Iterator[tuple[str, str]]:
-    """Yield place and text of every docstring below `src`."""
+    """Yield the position and text of every docstring below `src`."""
     for path in sorted(src.rglob("*.p*")):
         if path.suffix in READERS:
             for line, text in READERS[path.suffix](path.read_text("utf-8")):
@@ -36,7 +36,7 @@ def of_python(source: str) -> Iterator[tuple[int, str]]:
 
 
 def of_cython(source: str) -> Iterator[tuple[int, str]]:
-    """Yield line and text of each string in three quotes."""
+    """Yield the line and text of each string in triple quotes."""
     for found in COMPILED.finditer(source):
         yield source.count("\n", 0, found.start()) + 1, found[1]
 

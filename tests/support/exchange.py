@@ -1,4 +1,4 @@
-"""Clients of accounts, and frames without the values that differ from run to run."""
+"""Clients of several accounts, and their frames with the values masked that differ from run to run."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class AccountClient(RawClient):
         self.fence()  # the second INFO has arrived
 
     def do(self, *lines: bytes) -> None:
-        """Send lines, and wait until the server has taken them."""
+        """Send lines, and wait until the server has processed them."""
         self.send(b"".join(line + b"\r\n" for line in lines) + b"PING\r\n")
         self._kept += self.read_until(b"PONG\r\n")
 

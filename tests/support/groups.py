@@ -47,7 +47,7 @@ class Groups:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Print both, the dearest group first, and add the groups to the file."""
+        """Print both sections, the slowest group first, and add the groups to the file."""
         if self._played_again:
             count = f"{len(self._played_again)} tests, {PLAYED_AGAIN_MAX} are allowed"
             terminalreporter.section(f"played again: {count}")

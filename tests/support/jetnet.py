@@ -46,7 +46,7 @@ class JetServer(SimServer):
 
     @property
     def member(self) -> MemberNode:
-        """The server's part in the cluster."""
+        """The server's member of the cluster."""
         assert self.node.jetstream is not None
         member = self.node.jetstream.shared.member
         assert member is not None
@@ -54,7 +54,7 @@ class JetServer(SimServer):
 
     @property
     def streams(self) -> list[str]:
-        """The names of the streams that are open here."""
+        """The names of the streams that are open on this server."""
         assert self.node.jetstream is not None
         return sorted(self.node.jetstream.accounts["$G"].streams)
 
@@ -64,7 +64,7 @@ class JetServer(SimServer):
 
 
 class JetNet(SimNet):
-    """A network of such servers; each knows the addresses of all."""
+    """A network of such servers; each has the addresses of all servers."""
 
     server = JetServer
 
@@ -77,7 +77,7 @@ class JetNet(SimNet):
             self.hosts[name] = f"10.0.0.{number}"
 
     def begin(self, name: str) -> JetServer:
-        """Start a server, or start it again with its store."""
+        """Start a server, or restart it with its store."""
         options = Options(server_name=name)
         options.cluster.name, options.cluster.port = "SIM", PORT
         options.cluster.routes = tuple(RouteUrl(self.hosts[each], PORT, "", "") for each in TRIO)
@@ -93,7 +93,7 @@ class JetNet(SimNet):
         return server
 
     def disk(self) -> Disk:
-        """Return the disk of a server that begins."""
+        """Return a disk for a server that is being started."""
         return UnsyncedDisk()
 
     def trio(self) -> list[JetServer]:
@@ -103,20 +103,20 @@ class JetNet(SimNet):
         return servers
 
     def crash(self, name: str) -> None:
-        """End a server as kill -9 does; its files are as it wrote them, and its lock is free."""
+        """Kill a server as kill -9 does: its files stay as they are, and its lock is released."""
         jetstream = self.kill(name).node.jetstream
         assert jetstream is not None
         assert jetstream._lock is not None
         jetstream._lock.release()
 
     def jet(self, name: str) -> JetServer:
-        """Return a server."""
+        """Return the server with this name."""
         server = self.servers[name]
         assert isinstance(server, JetServer)
         return server
 
     def living(self) -> list[JetServer]:
-        """Return the servers that run."""
+        """Return the running servers."""
         return [self.jet(name) for name in self.servers]
 
     def ready(self) -> None:
@@ -129,12 +129,12 @@ class JetNet(SimNet):
         return member.machine.leader != 0 and member.is_caught_up and len(known) >= len(self.servers)
 
     def leader(self) -> JetServer:
-        """Return the server that leads the metadata."""
+        """Return the server that is the leader of the metadata group."""
         self.run_until(lambda: any(server.member.machine.leads for server in self.living()))
         return next(server for server in self.living() if server.member.machine.leads)
 
     def ask(self, client: RawClient, subject: str, body: object = None) -> dict[str, Any]:
-        """Return the answer to a request; more than one is an error."""
+        """Send a request and return its answer; more than one answer is an error."""
         (answer,) = self.answers(client, subject, body)
         return answer
 

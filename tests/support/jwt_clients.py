@@ -1,4 +1,4 @@
-"""Clients that log in with tokens, and configurations of operators for both servers."""
+"""Clients that log in with tokens, and configurations in operator mode for both servers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WAIT_S = 8.0
 def attempt(
     port: int, jwt: str = "", key: Key | None = None, more: bytes = b"", **connect: Any
 ) -> list[object]:
-    """Log in, send `more`, and return the lines of the server up to PONG or its close."""
+    """Log in, send `more`, and return the server's lines up to PONG or the close."""
     with closing(socket.create_connection(("127.0.0.1", port), WAIT_S)) as sock, sock.makefile("rb") as lines:
         info = json.loads(lines.readline()[5:])
         said: list[object] = [len(info.get("nonce", "")), info.get("auth_required")]
@@ -42,7 +42,7 @@ class TokenClient(RawClient):
         super().__init__(port, connect=b"")
 
     def send(self, data: bytes) -> None:
-        """Send; the first time, the CONNECT with the signature."""
+        """Send data; the first call also sends the CONNECT with the signature."""
         if self._jwt:
             info = json.loads(self.read_until(b"\r\n")[5:])
             fields: dict[str, Any] = {"verbose": False, "headers": True, "no_responders": True, "protocol": 1}
@@ -73,12 +73,12 @@ class World:
         self.add(self.system, "SYS")
 
     def add(self, account: Key, name: str = "", **given: Any) -> str:
-        """Make the token of an account that the servers know from the start."""
+        """Make the token of an account, which the configuration contains."""
         self.preload[account.public] = account_token(self.operator, account, name, **given)
         return self.preload[account.public]
 
     def config(self, more: str = "", **nats: Any) -> str:
-        """Return the configuration of a server that has all tokens in it."""
+        """Return the configuration of a server; it contains all tokens made so far."""
         operator = operator_token(self.operator, system_account=self.system.public, **nats)
         tokens = "\n".join(f"{name}: {token}" for name, token in self.preload.items())
         return f"operator: {operator}\nresolver: MEMORY\nresolver_preload {{\n{tokens}\n}}\n{more}\n"

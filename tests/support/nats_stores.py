@@ -1,4 +1,4 @@
-"""Store directories of nats-server, made of the archives that nats-server 2.12.8 wrote, and imports of them."""
+"""Store directories of nats-server, made from archives that nats-server 2.12.8 wrote, and imports of them."""
 
 from __future__ import annotations
 

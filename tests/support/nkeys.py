@@ -13,7 +13,7 @@ USER, ACCOUNT = 20 << 3, 0
 
 
 class Nkey:
-    """A key pair of one kind; the same name makes the same one."""
+    """A key pair of one kind; the same name always yields the same pair."""
 
     def __init__(self, name: str, kind: int = USER) -> None:
         self._private = Ed25519PrivateKey.from_private_bytes(hashlib.sha256(name.encode()).digest())
@@ -25,7 +25,7 @@ class Nkey:
         self.public = base64.b32encode(body + crc).rstrip(b"=").decode()
 
     def sign(self, nonce: str, *, url_safe: bool = True) -> str:
-        """Return the signature of `nonce`, in one of the two forms that clients send."""
+        """Return the signature of `nonce`, in one of the two encodings that clients use."""
         signature = self._private.sign(nonce.encode())
         if url_safe:
             return base64.urlsafe_b64encode(signature).rstrip(b"=").decode()

@@ -9,7 +9,7 @@ from pyjs.config.options import Options
 
 
 def options_with_store(directory: Path) -> Options:
-    """Return options with JetStream on, its files below `directory`."""
+    """Return options with JetStream enabled, whose store is below `directory`."""
     options = Options()
     options.jetstream.enabled = True
     options.jetstream.store_dir = str(directory)

@@ -110,14 +110,14 @@ def without_commits(models: dict[int, Model]) -> dict[int, Model]:
 
 @dataclass
 class Driver:
-    """A log under random operations; `history[n]` is the model after n operations."""
+    """Does random operations on a log; `history[n]` is the model after n operations."""
 
     rng: Random
     disk: SimDisk
     file_size: int = 4096
     incarnation: int = 0
     history: list[dict[int, Model]] = field(default_factory=lambda: [{}])
-    durable: int = 0  # operations that must survive a power cut
+    durable: int = 0  # number of operations that must survive a power loss
     flushed: int = 0  # number of operations that must survive the end of the process
     boots: list[int] = field(default_factory=list)
     body: int = 0
@@ -143,7 +143,7 @@ class Driver:
         return self.history[-1]
 
     def step(self) -> None:
-        """Do something."""
+        """Do a random operation."""
         kind = self.rng.random()
         if kind < 0.45:
             self._change()
@@ -272,7 +272,7 @@ class Driver:
             self.disk.end_process()
 
     def _reopen(self) -> None:
-        """Open the log; sometimes that start fails too."""
+        """Open the log again; in some cases that start fails too."""
         while self.rng.random() < 0.3:
             kind = self.rng.random()
             if kind < 0.6:
@@ -305,7 +305,7 @@ def files_of(disk: SimDisk) -> dict[str, bytes]:
 
 
 def disk_with(files: dict[str, bytes]) -> SimDisk:
-    """Return a disk with the files of a log, all of them durable."""
+    """Return a disk with the files of a log, all of them synced."""
     disk = SimDisk(Random(0))
     disk.make_dirs(DIRECTORY)
     for name, data in files.items():

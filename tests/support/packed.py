@@ -1,4 +1,4 @@
-"""Ascending sequences as `Skips` takes them: the first, then the distance to each next one, as LEB128."""
+"""Ascending sequences in the form that `Skips` reads: the first one, then the distances, as LEB128 numbers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 
 def pack(seqs: Iterable[int]) -> bytes:
-    """Return ascending sequences, packed."""
+    """Return ascending sequences in packed form."""
     before, out = 0, b""
     for seq in seqs:
         out += leb128(seq - before)
@@ -15,7 +15,7 @@ def pack(seqs: Iterable[int]) -> bytes:
 
 
 def leb128(number: int) -> bytes:
-    """Return a number of seven bits a byte, the lowest first."""
+    """Encode a number with seven bits in each byte, the lowest bits first."""
     out = bytearray()
     while number > 0x7F:
         out.append(number & 0x7F | 0x80)

@@ -1,4 +1,4 @@
-"""A blocking NATS client in as few lines as the tests need: bytes out, frames in."""
+"""A minimal blocking NATS client for tests: it sends bytes and returns frames."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class RawClient:
     def __init__(
         self, port: int, timeout_s: float = 20.0, connect: bytes = CONNECT, inbox: bytes = b"_INBOX.raw"
     ) -> None:
-        self.inbox = inbox  # answers arrive below it; clients that work at the same time need one each
+        self.inbox = inbox  # prefix of the subjects of answers; concurrent clients need different ones
         self._socket = socket.create_connection(("127.0.0.1", port), timeout_s)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._data = b""
-        self._at = 0  # read so far of _data
+        self._at = 0  # number of bytes of _data that were used
         self._asked = 0
         self.send(connect + b"PING\r\n")
         self.read_until(b"PONG\r\n")
@@ -34,13 +34,13 @@ class RawClient:
         self._socket.close()
 
     def hang_up(self) -> None:
-        """Close, and wake a thread that waits for data, which `close` would leave there until the server's PING."""
+        """Close, and wake a thread that waits for data; `close` alone would leave it waiting until the next PING."""
         with suppress(OSError):  # the server may have closed the connection
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
 
     def fence(self) -> None:
-        """Wait until the server has taken everything sent so far."""
+        """Wait until the server has processed everything sent so far."""
         self.send(b"PING\r\n")
         self.read_until(b"PONG\r\n")
 
@@ -52,7 +52,7 @@ class RawClient:
         return head
 
     def frames(self) -> Iterator[tuple[bytes, bytes, bytes, bytes]]:
-        """Yield (subject, reply, headers, payload) of message after message."""
+        """Yield (subject, reply, headers, payload) of each message."""
         while True:
             words = self.read_until(b"\r\n").split()
             if not words or words[0] not in (b"MSG", b"HMSG"):

@@ -73,13 +73,13 @@ class ReplicaNode(VirtualNode):
             self.do(partial(self.replicated.open_steps, self.js, assignment))
 
     def keep_up(self) -> None:
-        """Do the upkeep of stores that the last turn requested, as a thread does."""
+        """Do the upkeep of stores that the last turn requested, in place of a thread."""
         for store in self.node.turn_state.take("upkeep"):
             while (job := store.begin_upkeep()) is not None:
                 store.finish_upkeep(job())
 
     def do(self, steps: Callable[[], Any]) -> None:
-        """Run steps as the keeper of the metadata does, and wait for their end."""
+        """Run steps as the keeper of the metadata does, and wait until they end."""
         ended: list[bool] = []
 
         def chore() -> Any:
@@ -107,7 +107,7 @@ class ReplicaNode(VirtualNode):
 
     @property
     def leads(self) -> bool:
-        """Whether this node leads the stream."""
+        """Whether this node is the leader of the stream."""
         return self.is_up and "S" in self.js.streams and self.replicated.leads(self.stream)
 
     def ask(self, subject: str, body: Any = b"") -> Any:
@@ -187,7 +187,7 @@ class Cluster:
                 self.start(number)
 
     def incarnation(self) -> int:
-        """Return a number that no log has had."""
+        """Return an incarnation that no log has had."""
         return xxh64_intdigest(b"%d" % next(_STARTS)) | 0x01010101
 
     def start(self, number: int) -> ReplicaNode:
@@ -208,7 +208,7 @@ class Cluster:
             node.replicated.node_silent(number)
 
     def kill(self, number: int) -> None:
-        """End the process of a node at once."""
+        """End the process of a node without stopping it."""
         node = self.nodes[number]
         node.is_up = False
         assert node.node.jetstream is not None
@@ -219,7 +219,7 @@ class Cluster:
             self._silence(other, number)
 
     def stop(self, number: int) -> None:
-        """Stop a node as a server does."""
+        """Stop a node as the server does."""
         node = self.nodes[number]
         node.consensus.stop()
         node.turn()
@@ -294,12 +294,12 @@ class Cluster:
         raise AssertionError(f"not reached in {steps} steps")
 
     def leader(self) -> ReplicaNode:
-        """Return the node that leads, when one does."""
+        """Wait for a leader of the stream; return its node."""
         self.until(lambda: any(node.leads for node in self.up()))
         return next(node for node in self.up() if node.leads)
 
     def followers(self) -> list[ReplicaNode]:
-        """Return the nodes that do not lead."""
+        """Wait for a leader of the stream; return the other nodes."""
         leader = self.leader()
         return [node for node in self.up() if node is not leader]
 
@@ -339,7 +339,7 @@ class Cluster:
         return node.consensus.status(self.assignments["S"].group).applied
 
     def same(self) -> dict[str, Any]:
-        """Wait until all replicas are equal; return their state."""
+        """Wait until the state of all replicas is equal; return it."""
         self.settle()
         states = [state_of(node.stream) for node in self.holders()]
         assert all(state == states[0] for state in states)

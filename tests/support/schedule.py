@@ -3,9 +3,9 @@
 So a module's fixture, most often a pair of servers, is made once and not once per worker. Tests that take long and
 share nothing are distributed individually. They start early, so that no worker still runs one when the others have
 finished. After them the conformance tests, which mostly wait for servers, are mixed with the others, which mostly
-compute: if all workers did the former, processors would be idle, and if all did the latter, there would be too few.
-The marks of `--dist loadgroup` are not used: pytest 9.2 ignores the group that pytest-xdist 3.8 adds to the id of a
-test.
+compute: if all workers ran the former, processors would be idle, and if all ran the latter, there would be too few
+processors. The marks of `--dist loadgroup` are not used: pytest 9.2 ignores the group that pytest-xdist 3.8 adds to
+the id of a test.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ TOGETHER = (
 
 
 def group_of(nodeid: str) -> str:
-    """Return the name that a test shares with the tests that run on the same worker."""
+    """Return the name of the group of a test; all tests of a group run on the same worker."""
     is_alone = nodeid.startswith(ONE_BY_ONE) and not nodeid.startswith(TOGETHER)
     return nodeid if is_alone else nodeid.partition("::")[0]
 
@@ -63,13 +63,13 @@ def _kind(group: str) -> str:
 
 
 class FileScheduling(LoadScopeScheduling):  # type: ignore[misc]  # pytest-xdist has no types
-    """The scheduler of pytest-xdist for these groups; of each kind larger ones start first."""
+    """The scheduler of pytest-xdist for these groups; larger groups of each kind start first."""
 
     def _split_scope(self, nodeid: str) -> str:
         return group_of(nodeid)
 
     def schedule(self) -> None:
-        """Assign the first groups, the largest files; then put the queue in order."""
+        """Assign the first groups, the largest files; then sort the queue."""
         super().schedule()
         for group in in_order({group: len(tests) for group, tests in self.workqueue.items()}):
             self.workqueue.move_to_end(group)

@@ -1,4 +1,4 @@
-"""The place of tests' temporary files: memory if it has room, or the disk if the test is about the disk.
+"""The place of tests' temporary files: memory if there is enough, or the disk if the test is about the disk.
 
 A store that a test opens, fills and drops needs a dozen syncs and as many removals of files: on a disk these take
 most of the test's time. The calls are the same on both, and the same data survives a kill -9.

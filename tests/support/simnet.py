@@ -25,7 +25,7 @@ from pyjs.testing.node import CONNECT, RawClient, VirtualNode
 
 PORT = 6222
 LATENCY_NS = 200_000
-LONG_NS = 20 * NS_PER_MS  # enough for anything to cross the network and back
+LONG_NS = 20 * NS_PER_MS  # enough time for anything to be sent through the network and answered
 TURNS_MAX = 10_000
 
 
@@ -39,7 +39,7 @@ class Wire(Link):
         self.session: Any = None
         self.arrives_ns = 0  # when the last written bytes arrive at the other end
         self.open = True
-        self.held: list[bytes] = []  # arrived while reading was paused
+        self.held: list[bytes] = []  # data that arrived while reading was paused
         self.reading = True
         self.in_flight = 0
 
@@ -51,7 +51,7 @@ class Wire(Link):
         self.net.deliver(self, data)
 
     def close(self) -> None:
-        """Close after everything has arrived."""
+        """Close once everything sent so far has arrived."""
         if self.open:
             self.open = False
             self.net.deliver(self, None)
@@ -102,7 +102,7 @@ class SimServer:
         self.host = net.hosts.setdefault(name, f"10.0.0.{len(net.hosts) + 1}")
         self.options = options
         self.alive = True
-        self.paused = False  # as by SIGSTOP
+        self.paused = False  # as SIGSTOP does
         self.log = ListLog()
         self.wires: list[Wire] = []
         self.late: list[Callable[[], None]] = []  # callbacks of events that arrived while it was paused
@@ -139,7 +139,7 @@ class SimNet:
         self.jitter_ns = jitter_ns
         self.servers: dict[str, SimServer] = {}
         self.hosts: dict[str, str] = {}  # addresses, by server name; a killed server keeps its address
-        self.cuts: set[tuple[str, str]] = set()  # (from, to): nothing gets through
+        self.cuts: set[tuple[str, str]] = set()  # (from, to): connections on which nothing arrives
         self._events: list[tuple[int, int, Callable[[], None]]] = []
         self._order = count()
         self._waiting: dict[tuple[str, str], list[tuple[Wire, bytes | None]]] = {}
@@ -234,7 +234,7 @@ class SimNet:
             server.wake()
 
     def connect(self, server: SimServer, dial: Dial) -> None:
-        """Connect to the server at an address, which takes a while."""
+        """Connect to the server at an address, after a delay."""
         self.after(self._latency_ns(), lambda: self._connected(server, dial))
 
     def _connected(self, server: SimServer, dial: Dial) -> None:

@@ -1,4 +1,4 @@
-"""Stored streams made and changed in this thread, by an AccountFiles without a server around it."""
+"""Stored streams created and changed in this thread, by an AccountFiles without a server."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ class WriterAtOnce(MetadataWriter):
         super().__init__(Turn(), disk or OsDisk(), str(root))
 
     def commit(self, change: Change) -> Iterator[None]:  # type: ignore[override]
-        """Make it."""
+        """Make the change."""
         self.commit_now(change)
         yield from ()
 
     def submit(self, change: Change, done: Callable[[Exception | None], None]) -> None:
-        """Make it."""
+        """Make the change."""
         self.commit_now(change)
         done(None)
 

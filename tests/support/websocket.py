@@ -1,4 +1,4 @@
-"""A WebSocket client that can break every rule: heads, masks, fragments and close frames as a test writes them."""
+"""A WebSocket client for tests, which can violate every rule of the protocol."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ CONNECT = b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"no_respond
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One frame of the server."""
+    """One frame that the server sent."""
 
     first: int  # FIN, RSV and opcode
     payload: bytes
 
     def shown(self) -> str:
-        """Return the frame as text; of a close frame its status."""
+        """Return the frame as text; of a close frame, its status."""
         if self.first & 15 == CLOSE and self.payload:
             return f"close {int.from_bytes(self.payload[:2], 'big')} {self.payload[2:].decode()}"
         return f"{self.first:#x} {self.payload!r}"
 
 
 def frame(payload: bytes, first: int = FIN | BINARY, masked: bool = True, size: int = -1) -> bytes:
-    """Return a frame; `size`: the length it claims, if that is not the payload's."""
+    """Return a frame; `size` is the length that its header states, if that is not the payload's."""
     size = len(payload) if size < 0 else size
     mask = 0x80 if masked else 0
     if size <= 125:
@@ -84,7 +84,7 @@ class HttpSocket:
         return int(first.split()[1]), {name.lower(): value.strip() for name, _, value in pairs}
 
     def more(self) -> bool:
-        """Read more; False: the connection has ended."""
+        """Read more data; return False if the connection has ended."""
         try:
             piece = self.sock.recv(1 << 16)
         except ConnectionError:
@@ -128,7 +128,7 @@ class WebSocketClient(HttpSocket):
         super().__init__(port, timeout_s, context)
         self.status, self.headers = self.request(head_of(path, "GET", **changes))
         assert self.status == 101, self.status
-        self.messages = b""  # payloads that were read and not returned
+        self.messages = b""  # payloads that were read but not yet returned
 
     def send(self, data: bytes, first: int = FIN | BINARY, masked: bool = True) -> None:
         self.sock.sendall(frame(data, first, masked))
@@ -137,7 +137,7 @@ class WebSocketClient(HttpSocket):
         self.sock.sendall(data)
 
     def next_frame(self) -> Frame | None:
-        """Return the next frame, None: the connection has ended."""
+        """Return the next frame, or None if the connection has ended."""
         while True:
             found = self._take()
             if found is not None:
@@ -146,7 +146,7 @@ class WebSocketClient(HttpSocket):
                 return None
 
     def read_until(self, mark: bytes) -> bytes:
-        """Return the text up to `mark`, which is removed too."""
+        """Return the text up to `mark`; both are removed from the buffer."""
         while mark not in self.messages:
             found = self.next_frame()
             if found is None:

@@ -1,4 +1,4 @@
-"""A publisher that outruns a stream is slowed, never dropped."""
+"""A publisher that is faster than its stream is slowed down; it is never disconnected and loses no message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A cluster of real processes: kill -9, SIGSTOP, TERM, reload, strangers at the route port."""
+"""A cluster of real processes: kill -9, SIGSTOP, TERM, reload, foreign connections to the route port."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ def test_routes_with_certificates_of_one_authority_are_encrypted(tmp_path: Path)
         assert there.frames[0][4] == big
         x.stop()
         assert y.logged('Route to the server "conformance" is closed', WAIT_S)
-        assert not y.logged("eof_received", 0)  # a hint of asyncio, which prints it
+        assert not y.logged("eof_received", 0)  # asyncio prints this as a hint
     finally:
         x.kill()
         y.kill()

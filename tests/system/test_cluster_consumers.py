@@ -1,4 +1,4 @@
-"""Consumers of a replicated stream on three real processes: kill -9 of their leader, and new starts of all."""
+"""Consumers of a replicated stream on three real processes: kill -9 of their leader, and restarts of all servers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.conformance.harness.process import our_command
 if not is_here():
     pytest.skip("the consensus engine is not here (make cluster)", allow_module_level=True)
 
-pytestmark = pytest.mark.timeout(300)  # seconds: many starts of servers, on a busy machine
+pytestmark = pytest.mark.timeout(300)  # seconds: servers start many times, on a busy machine
 JETSTREAM = 'jetstream { store_dir: "<<store>>", max_file_store: 1GB, max_memory_store: 100MB }'
 NEXT = "$JS.API.CONSUMER.MSG.NEXT.R.c"
 
@@ -34,7 +34,7 @@ def info(servers: ThreeServers, through: str) -> dict[str, Any]:
 
 
 def work(client: NodeClient, ends: Callable[[set[int]], bool]) -> tuple[set[int], set[int]]:
-    """Pull messages and acknowledge each until `ends`; return the delivered and the confirmed sequences."""
+    """Pull and acknowledge messages until `ends`; return the sequences that were delivered and those confirmed."""
     client.send(b"SUB in.> 9\r\n")
     body = json.dumps({"batch": 100, "expires": 1_000_000_000}).encode()
     pull = b"PUB %b in.m %d\r\n%b\r\n" % (NEXT.encode(), len(body), body)
@@ -58,7 +58,7 @@ def work(client: NodeClient, ends: Callable[[set[int]], bool]) -> tuple[set[int]
 
 
 def create(asker: Asker) -> None:
-    """Create the stream and its consumer, or find them."""
+    """Create the stream and its consumer, if they do not exist yet."""
     config = {"name": "R", "subjects": ["r.>"], "num_replicas": 3, "retention": "workqueue"}
     asker.until("$JS.API.STREAM.CREATE.R", lambda answer: "config" in answer, config)
     body = {"stream_name": "R", "config": {"durable_name": "c", "ack_policy": "explicit", "ack_wait": 10**9}}
@@ -109,7 +109,7 @@ def test_waiting_requests_are_told_of_the_change_of_the_leader(servers: ThreeSer
 
 
 def pull_until_waiting(client: NodeClient, asker: Asker) -> None:
-    """Make a request for messages, again if its leader has changed, until the leader of now has one."""
+    """Send a pull request, and repeat it if the leader changes, until the present leader has one."""
     body = json.dumps({"batch": 7, "max_bytes": 900, "expires": 600 * 10**9}).encode()
     deadline = time.monotonic() + WAIT_S
     while time.monotonic() < deadline:
@@ -123,7 +123,7 @@ def pull_until_waiting(client: NodeClient, asker: Asker) -> None:
 
 
 def messages(asker: Asker) -> int:
-    """Return how many messages the stream has."""
+    """Return the number of messages in the stream."""
     answer = asker.until("$JS.API.STREAM.INFO.R", lambda answer: "state" in answer)
     count: int = answer["state"]["messages"]
     return count

@@ -36,7 +36,7 @@ SECONDS = 60
 Result = TypeVar("Result")
 
 
-# A nats-server needs seconds for each new leader, five of these scenes two minutes.
+# With nats-server, each election takes seconds, and five of these scenes take two minutes.
 SERVERS = ("ours", "peer") if os.environ.get("PYJS_CLUSTER_PEER") else ("ours",)
 
 
@@ -88,7 +88,7 @@ async def messages_of(js: JetStreamContext, name: str, count: int) -> api.Stream
 
 
 async def kill_leader(servers: ThreeServers, js: JetStreamContext, name: str) -> None:
-    """Kill the server that leads a stream, and start it again when another one leads."""
+    """Kill the leader of a stream, and start it again once another server is the leader."""
     info = await until(lambda: js.stream_info(name), lambda info: info.cluster and info.cluster.leader)
     assert info.cluster is not None
     lost = info.cluster.leader

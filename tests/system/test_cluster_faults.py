@@ -19,12 +19,12 @@ from tests.conformance.harness.cluster import NAMES, WAIT_S, NodeClient, ThreeSe
 from tests.conformance.harness.process import ServerProcess, free_port, our_command
 
 CYCLES = int(os.environ.get("PYJS_CLUSTER_CYCLES", "4"))
-CHUNK = 200  # messages between two fences
+CHUNK = 200  # number of messages between two fences
 GROWTH_MAX_KB = 24 * 1024
 
 
 class Flow:
-    """Numbered messages from one server to a subscriber and a queue group at another one."""
+    """Publishes numbered messages on one server to a subscriber and a queue group on another one."""
 
     def __init__(self, servers: ThreeServers, publisher: str, subscriber: str) -> None:
         self._from, self._to = servers.client(publisher), servers.client(subscriber)
@@ -41,7 +41,7 @@ class Flow:
         self.sent += CHUNK
 
     def until(self, holds: Callable[[], bool]) -> None:
-        """Publish until something holds."""
+        """Publish until `holds` returns true."""
         deadline = time.monotonic() + WAIT_S
         while not holds():
             assert time.monotonic() < deadline
@@ -57,7 +57,7 @@ class Flow:
 
 
 def resident_kb(server: ServerProcess) -> int:
-    """Return the memory of a server."""
+    """Return the resident memory of a server in KiB."""
     status = Path(f"/proc/{server.pid}/status").read_text()
     return int(next(line for line in status.splitlines() if line.startswith("VmRSS")).split()[1])
 
@@ -103,14 +103,14 @@ class Relay:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
         self._pairs: dict[socket.socket, socket.socket] = {}
-        self._dead: list[socket.socket] = []  # neither read nor closed
+        self._dead: list[socket.socket] = []  # sockets that are neither read nor closed
         self._dark = threading.Event()
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
 
     def darken(self) -> None:
-        """Relay nothing any more, neither on the connections of now nor on new ones."""
+        """Relay nothing any more, on neither existing nor new connections."""
         self._dark.set()
 
     def mend(self) -> None:
@@ -118,7 +118,7 @@ class Relay:
         self._dark.clear()
 
     def close(self) -> None:
-        """Stop."""
+        """Stop relaying, and close all connections."""
         self._stopped.set()
         self._thread.join()
         for each in (self._listener, *self._pairs, *self._dead):

@@ -1,4 +1,4 @@
-"""JetStream on three real processes: its metadata, streams that are spread, kill -9 and new starts."""
+"""JetStream on three real processes: its metadata, streams on different servers, kill -9 and restarts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.conformance.harness.process import our_command
 if not is_here():
     pytest.skip("the consensus engine is not here (make cluster)", allow_module_level=True)
 
-pytestmark = pytest.mark.timeout(300)  # seconds: many starts of servers, on a busy machine
+pytestmark = pytest.mark.timeout(300)  # seconds: servers start many times, on a busy machine
 JETSTREAM = 'jetstream { store_dir: "<<store>>", max_file_store: 1GB, max_memory_store: 100MB }'
 STREAMS = [f"S{number}" for number in range(6)]
 
@@ -28,7 +28,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreeServers]:
 
 
 def leader(servers: ThreeServers, *names: str) -> str:
-    """Wait until the named servers follow one leader among them; return its name."""
+    """Wait until the named servers follow a leader that is one of them; return its name."""
 
     def agreed(page: Any) -> bool:
         meta = page["meta_cluster"]
@@ -48,14 +48,14 @@ def healthy(servers: ThreeServers, *names: str) -> None:
 
 
 def request(servers: ThreeServers, through: str, subject: str, body: object = None) -> dict[str, Any]:
-    """Return the answer to a request, which is made again if a new leader is being elected meanwhile."""
+    """Return the answer to a request; it is repeated if a new leader is elected meanwhile."""
     return Asker(servers.client(through)).until(
         f"$JS.API.{subject}", lambda answer: bool(answer) and "error" not in answer, body
     )
 
 
 def create(servers: ThreeServers, through: str, name: str) -> dict[str, Any]:
-    """Create a stream of one replica, or find it after an answer that was lost."""
+    """Create a stream with one replica, or find it if the first answer was lost."""
     return request(servers, through, f"STREAM.CREATE.{name}", {"name": name, "subjects": [f"{name}.>"]})
 
 
@@ -121,7 +121,7 @@ def publish(asker: Asker, numbers: range) -> dict[int, int]:
 
 
 def stored(servers: ThreeServers, through: str, seqs: dict[int, int]) -> dict[int, int]:
-    """Return the numbers that a stream has, by sequence."""
+    """Return the numbers in the messages of a stream, by sequence."""
     found = {}
     for seq in seqs:
         message = request(servers, through, "STREAM.MSG.GET.R", {"seq": seq})["message"]

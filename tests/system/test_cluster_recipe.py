@@ -1,4 +1,4 @@
-"""The recipe of docs/cluster.md: three servers with the files of conf/cluster, a stream, and a lost leader."""
+"""The example of docs/cluster.md: three servers with the files of conf/cluster, a stream, and a lost leader."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PORTS = [first + at for first in (4222, 6222, 8222) for at in range(3)]
 
 
 class Recipe:
-    """Copies of the configurations with ports that are free, and the processes that run them."""
+    """Copies of the configuration files with free ports, and the processes that use them."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -60,7 +60,7 @@ class Recipe:
         return Asker(NodeClient(self.ports[4222 + NAMES.index(name)]))
 
     def end(self) -> None:
-        """Kill all."""
+        """Kill all servers."""
         for process in self.running.values():
             process.kill()
             process.wait()

@@ -26,7 +26,7 @@ from tests.conformance.harness.process import ServerFailed, our_command, peer_co
 if not (is_here() and os.environ.get("PYJS_CLUSTER_PROCESSES")):
     pytest.skip("many real processes: make cluster-jetstream", allow_module_level=True)
 
-pytestmark = pytest.mark.timeout(600)  # seconds: many starts of servers
+pytestmark = pytest.mark.timeout(600)  # seconds: servers start many times
 COMMON = """
 jetstream { store_dir: "<<store>>", max_file_store: 1GB, max_memory_store: 100MB, sync_interval: always }
 accounts { A { users: [{user: a, password: a}], jetstream: enabled }, SYS { users: [{user: s, password: s}] } }
@@ -40,12 +40,12 @@ KINDS = ["ours", "peer"] if os.environ.get("PYJS_REPORTED_PEER") else ["ours"]
 
 
 class Scene:
-    """Servers, and clients that go on where one is lost."""
+    """Servers, and clients that continue when a server is lost."""
 
     def __init__(self, servers: ThreeServers, directory: Path) -> None:
         self.servers = servers
         self.directory = directory
-        self.acked: dict[int, int] = {}  # number by sequence
+        self.acked: dict[int, int] = {}  # sequence -> number of the message
 
     def asker(self, name: str) -> Asker:
         """Return a client of a server."""
@@ -93,7 +93,7 @@ class Scene:
         self.servers.release()
 
     def leader(self, through: str, *not_these: str) -> str:
-        """Wait for a leader of the stream; return its name, or nothing."""
+        """Wait for a leader of the stream; return its name, or "" if there is none in time."""
         found = self.until(
             through,
             "$JS.API.STREAM.INFO.R",
@@ -102,7 +102,7 @@ class Scene:
         return str(found["cluster"]["leader"]) if found else ""
 
     def lost(self, through: str) -> int:
-        """Return how many acknowledged messages a client does not find."""
+        """Return the number of acknowledged messages that a client does not find."""
         client = self.asker(through)
         count = 0
         for seq in self.acked:
@@ -113,7 +113,7 @@ class Scene:
         return count
 
     def restart(self, *names: str) -> bool:
-        """Start servers; return whether all are well after a while."""
+        """Start servers; return whether they become healthy in time."""
         try:
             self.servers.start_processes(*names)
         except ServerFailed:
@@ -121,7 +121,7 @@ class Scene:
         return self.well(*names)
 
     def well(self, *names: str) -> bool:
-        """Return whether servers are well after a while."""
+        """Return whether servers become healthy in time."""
         deadline = time.monotonic() + PATIENCE_S
         for name in names:
             while True:
@@ -141,7 +141,7 @@ class Scene:
                 return True
             wanted = {"placement": {"preferred": name}}
             self.ask(name, "$JS.API.STREAM.LEADER.STEPDOWN.R", wanted)
-            time.sleep(0.2)  # an election
+            time.sleep(0.2)  # the time of an election
         return False
 
     def states(self) -> list[Any]:
@@ -178,7 +178,7 @@ class Scene:
         return False
 
     def consumes(self, through: str) -> bool:
-        """Return whether the consumer delivers a new message after a while, and takes its acknowledgement."""
+        """Return whether the consumer delivers a new message in time and accepts its acknowledgement."""
         self.publish(through, 1)
         deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline:
@@ -204,7 +204,7 @@ class Scene:
 
 
 def flip(path: Path, at: int, count: int = 1) -> None:
-    """Change a bit of a file, in some places from `at` on."""
+    """Flip a bit in each of `count` bytes of a file: the one at offset `at`, and others 97 bytes apart."""
     with path.open("r+b") as file:
         for n in range(count):
             file.seek(at + 97 * n)
@@ -252,18 +252,18 @@ def damaged_after_kill(scene: Scene) -> Outcome:
 
 
 def is_clean(store: Path) -> bool:
-    """Return whether fsck finds nothing in a store; a nats-server has none."""
+    """Return whether fsck finds nothing in a store."""
     found = subprocess.run([*our_command(), "fsck", str(store)], capture_output=True, check=False)
     return found.returncode == 0
 
 
 def is_of_messages(path: Path) -> bool:
-    """Return whether a file has messages of a stream: not the log of a group."""
+    """Return whether a file contains messages of a stream, and is not the log of a group."""
     return not {"_js_", ".raft"} & set(path.parts) and b'{"n": 100}' in path.read_bytes()
 
 
 def damaged_metadata(scene: Scene) -> Outcome:
-    """Change bits in the metadata of one server while it is down."""
+    """Flip bits in the metadata of one server while it is down."""
     scene.create()
     scene.publish("a", 50)
     for name in NAMES:  # a stop writes snapshots
@@ -290,7 +290,7 @@ def damaged_metadata(scene: Scene) -> Outcome:
 
 
 def many_kills(scene: Scene) -> Outcome:
-    """Kill one to three servers, six times, while messages are published."""
+    """Kill one to three servers, six times, while clients publish messages."""
     scene.create()
     rng = random.Random(1)
     for _ in range(6):
@@ -348,7 +348,7 @@ def all_are_replaced(scene: Scene) -> Outcome:
 
 
 def has_all(info: dict[str, Any], old: str) -> bool:
-    """Return whether a stream has three replicas with everything, and none on an old server."""
+    """Return whether a stream has three complete replicas, none of them on an old server."""
     cluster = info.get("cluster", {})
     rows = cluster.get("replicas", ())
     names = {cluster.get("leader"), *(row["name"] for row in rows)}
@@ -420,8 +420,8 @@ def removal_during_faults(scene: Scene) -> Outcome:
 def power_cut_and_pauses(scene: Scene) -> Outcome:
     """Make a server lose its unsynced data, as a power cut does, and form a majority with paused servers.
 
-    Our servers only doubt their log after a power cut of the machine, which no process can simulate for another:
-    tests/unit/consensus/test_doubt.py plays this scene.
+    Our servers treat their log as doubtful only after a power loss of the machine, which a test cannot simulate for
+    another process: tests/unit/consensus/test_doubt.py plays this scene.
     """
     scene.create(replicas=5)
     scene.publish("e", 20)

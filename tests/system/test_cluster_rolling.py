@@ -1,4 +1,4 @@
-"""Servers of a cluster restarted or replaced one by one under load of nats-py: no application sees an error."""
+"""Servers of a cluster are restarted or replaced one by one while nats-py clients work: no client sees an error."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if not (is_here() and os.environ.get("PYJS_CLUSTER_PROCESSES")):
 
 from tests.failover.rolling import roll
 
-pytestmark = pytest.mark.timeout(300)  # seconds: starts of servers on a busy machine
+pytestmark = pytest.mark.timeout(300)  # seconds: servers start on a busy machine
 
 
 @pytest.mark.parametrize("way", ["term", "ldm", "replace", "evacuate"])

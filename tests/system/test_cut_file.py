@@ -15,7 +15,7 @@ COUNT = 12_000
 
 
 def messages(client: RawClient, seqs: range) -> list[int]:
-    """Return which of `seqs` are there, by direct gets."""
+    """Return those of `seqs` that direct gets find."""
     found = []
     frames = client.frames()
     for seq in seqs:

@@ -1,4 +1,4 @@
-"""A real process with few descriptors serves many streams of several segments each."""
+"""A real process with a low limit of file descriptors serves many streams with several segments each."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.support.raw import RawClient
 
 LIMIT = 128
 STREAMS = 70
-SMALL = {"max_bytes": 1 << 18}  # has segments of 64 KiB
+SMALL = {"max_bytes": 1 << 18}  # so that segments have 64 KiB
 MESSAGE = b"x" * 40_000  # each message fills a segment
 JETSTREAM = 'jetstream: {store_dir: "<<store>>", sync_interval: %s}'
 

@@ -1,4 +1,4 @@
-"""A server killed in the middle of a restore, or a client that leaves: the next start finds nothing of the stream."""
+"""A server is killed or a client disconnects during a restore: nothing of the stream is left after a restart."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def left(directory: Path) -> list[Path]:
 
 
 async def made(client: Client) -> archives.Backup:
-    """Return the archive of a stream of several segments, which is deleted again."""
+    """Create a stream of several segments, return its archive, and delete the stream."""
     await client.jetstream().add_stream(name="S", subjects=["s"], max_bytes=64 << 20)
     js = client.jetstream(publish_async_max_pending=200)
     for number in range(2000):

@@ -1,4 +1,4 @@
-"""kill -9 while streams copy: every message of the origin is in its mirror and in its sourced copy, once."""
+"""kill -9 while streams copy: each message of the source stream is in its mirror and in the sourced copy, once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ COPIES = {"MIRROR": {"mirror": {"name": "ORIGIN"}}, "COPY": {"sources": [{"name"
 
 
 def publish_until_killed(server: ServerProcess, first: int, kill_after: int) -> None:
-    """Publish MESSAGES numbered from `first`; the server is killed after that many acknowledgements."""
+    """Publish MESSAGES messages, numbered from `first`; kill the server after a number of acknowledgements."""
     client = RawClient(server.port)
 
     def send() -> None:

@@ -1,4 +1,4 @@
-"""The process as scripts and client test suites know it, on our server and on nats-server."""
+"""Exit codes, logs, files and signals of the process, on our server and on nats-server."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ WAIT_S = 60.0
 
 
 def commands() -> list[object]:
-    """Return the servers under test; the peer is skipped where it is not installed, unless it is required."""
+    """Return the servers under test; nats-server is skipped if it is not installed, unless it is required."""
     given = os.environ.get("PYJS_SERVER_CMD")
     ours = shlex.split(given) if given else [sys.executable, "-m", "pyjs"]
     missing = not PEER.exists() and "peer" not in os.environ.get("PYJS_REQUIRE", "")
@@ -55,7 +55,7 @@ class Process:
         self.wait_until(lambda: any(line.endswith(text) for line in self.texts()), text)
 
     def texts(self) -> list[str]:
-        """Return the log, one `LVL text` per line."""
+        """Return the lines of the log, each as `LVL text`."""
         lines = [LINE.fullmatch(line) for line in self.log_path.read_text().splitlines()]
         return [f"{match[2]} {match[3]}" for match in lines if match]
 
@@ -69,7 +69,7 @@ class Process:
         return listed
 
     def client(self, options: bytes = b"") -> socket.socket:
-        """Return a connection that has its INFO, CONNECT and PONG after it."""
+        """Return a connection that has received its INFO, and a PONG after its CONNECT."""
         host, port = self.ports()["nats"][0].removeprefix("nats://").rsplit(":", 1)
         client = socket.create_connection((host, int(port)), WAIT_S)
         client.sendall(b'CONNECT {"verbose":false,"protocol":1%b}\r\nPING\r\n' % options)
@@ -97,7 +97,7 @@ Start = Callable[..., Process]
 
 @pytest.fixture(params=commands())
 def start(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Start]:
-    """Start a server with flags; `$DIR` in them is the test's directory."""
+    """Start a server with flags, in which `$DIR` stands for the test's directory."""
     started: list[Process] = []
 
     def begin(*arguments: str, random_port: bool = True) -> Process:
@@ -429,7 +429,7 @@ def test_lame_duck_tells_the_clients_then_closes_them_and_ends(start: Start, tmp
         assert b'"ldm":true' in read_until(client, b'"ldm":true')
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection((host, int(port)), WAIT_S)
-    process.signal(signal.SIGTERM)  # does not cut it short
+    process.signal(signal.SIGTERM)  # this does not shorten the shutdown
     for client in clients:
         while client.recv(65536):
             pass

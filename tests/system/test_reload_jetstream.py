@@ -1,4 +1,4 @@
-"""JetStream under a configuration that changes while the server runs, on our server and on nats-server."""
+"""Changes of the configuration of a running server with JetStream, on our server and on nats-server."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Clients without credentials in every phase: before CONNECT, in a login, during reloads, in lame duck mode.
+"""Clients without credentials in every phase: before CONNECT, during a login, during reloads, in lame duck mode.
 
 They send incomplete, excessive and damaged bytes and disconnect at any moment, while the configuration is reloaded
-repeatedly. None of them may log in, a client with credentials stays connected and is answered, and the server ends by
-itself. PYJS_SIEGE_S is the duration in seconds, PYJS_FUZZ_SEED the seed of the clients.
+repeatedly. None of them may log in, a client with credentials stays connected and is answered, and the server ends
+after lame duck mode. PYJS_SIEGE_S is the duration in seconds, PYJS_FUZZ_SEED the seed of the clients.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SECONDS = float(os.environ.get("PYJS_SIEGE_S", "2"))
 SEED = int(os.environ.get("PYJS_FUZZ_SEED", "1"))
 STRANGERS = 40  # clients at the same time
 WAIT_S = 5.0  # time limit for a quiet client, on a busy machine
-# The password of "slow" is "secret".
+# The password of "slow" is "secret"; its check takes long.
 SLOW = "$2a$11$V1TZ2NrOhcHZtJZAAWXAV.E.IgoC/8CxVGNNPGg2V.JyEVqrIbk4G"
 CONFIG = """
 accounts {
@@ -40,7 +40,7 @@ authorization { timeout: 1 }
 lame_duck_grace_period: "1500ms"
 """
 LOGINS = (
-    b'CONNECT {"user":"slow","pass":"wrong"}\r\n',  # waits for bcrypt
+    b'CONNECT {"user":"slow","pass":"wrong"}\r\n',  # the answer waits for bcrypt
     b'CONNECT {"user":"b","pass":"wrong"}\r\n',
     b'CONNECT {"user":"nobody","verbose":true}\r\n',
     b'CONNECT {"auth_token":"x","jwt":"eyJ.eyJ.x","sig":"x"}\r\n',
@@ -56,7 +56,7 @@ MORE = b"PING\r\nSUB > 1\r\nPUB a 2\r\nhi\r\n"
 
 
 class Fortress:
-    """The server, and its configuration in changing forms."""
+    """The server under attack, and the changes of its configuration."""
 
     def __init__(self, directory: Path) -> None:
         issued = Authority(directory).issue("server", subject(("localhost", COMMON)), *LOCAL)
@@ -86,7 +86,7 @@ class Fortress:
 
 
 class Stranger:
-    """One connection without credentials."""
+    """One connection of an attacker, without credentials."""
 
     def __init__(self, rng: random.Random, fortress: Fortress) -> None:
         self.heard = b""
@@ -106,7 +106,7 @@ class Stranger:
         self.socket.setblocking(False)
 
     def act(self) -> bool:
-        """Send a part, or read; False: it leaves."""
+        """Read, and send a part; return whether the client stays connected."""
         with suppress(BlockingIOError):
             self.heard += self.socket.recv(65536)
         size = self._rng.choice((1, 7, 100, 100_000))
@@ -138,7 +138,7 @@ def besiege(fortress: Fortress, rng: random.Random, seconds: float) -> int:
         try:
             stays = one.act()
         except OSError:
-            stays = False  # the server closed it
+            stays = False  # the server closed the connection
         if not stays:
             one.socket.close()
             present.remove(one)
@@ -150,7 +150,7 @@ def besiege(fortress: Fortress, rng: random.Random, seconds: float) -> int:
 
 
 class Quiet(threading.Thread):
-    """A client that is there from the beginning, and notes how long its answers take."""
+    """A well-behaved client, connected throughout, that records how long its answers take."""
 
     def __init__(self, client: RawClient) -> None:
         super().__init__(daemon=True)
@@ -161,7 +161,7 @@ class Quiet(threading.Thread):
         self.over = threading.Event()
 
     def run(self) -> None:
-        """Ping until it is over."""
+        """Send pings until the test is over."""
         try:
             while not self.over.wait(0.002):
                 began = time.monotonic()

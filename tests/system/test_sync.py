@@ -1,4 +1,4 @@
-"""Answers that wait for the medium, on a real process with its I/O thread."""
+"""Answers that wait until data is durable, on a real process with its I/O thread."""
 
 from __future__ import annotations
 

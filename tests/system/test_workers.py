@@ -1,4 +1,4 @@
-"""A server of several processes: clients on any worker, streams, kills, signals, reloads, pages, refusals."""
+"""A server of several processes: clients on any worker, streams, kills, signals, reloads, pages, refused options."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Workers:
         self._clients: list[NodeClient] = []
 
     def client(self, number: int, **options: object) -> NodeClient:
-        """Return a client of one worker: the kernel chooses, so connections are tried until one fits."""
+        """Return a client of one worker, made by repeated attempts: the kernel chooses the worker of a connection."""
         deadline = time.monotonic() + WAIT_S
         while time.monotonic() < deadline:
             client = NodeClient(self.process.port, **options)
@@ -92,7 +92,7 @@ class Workers:
         return (self.directory / "log").read_text()
 
     def end(self) -> None:
-        """Close the clients, and kill the server; its workers follow."""
+        """Close the clients, and kill the server; its workers then end."""
         for client in self._clients:
             client.close()
         self.process.kill()
@@ -134,7 +134,7 @@ def wait_gone(pid: int) -> None:
 
 
 def known(asker: NodeClient, subject: bytes) -> None:
-    """Wait until a request of `asker` finds a responder of `subject`."""
+    """Wait until a request from `asker` reaches a responder of `subject`."""
     asker.send(b"SUB _INBOX.known known\r\n")
     deadline = time.monotonic() + WAIT_S
     while True:
@@ -206,7 +206,7 @@ def test_a_queue_group_over_workers_gets_each_message_once(start: Callable[..., 
     for _ in range(100):
         one.send(b"PUB work 1\r\na\r\n")
     one.fence()
-    assert len(one.frames) == 100  # a member here is preferred
+    assert len(one.frames) == 100  # a member on the same worker is preferred
     two.fence()
     assert two.frames == []
 

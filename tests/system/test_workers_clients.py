@@ -17,7 +17,7 @@ TRIES_MAX = 200  # the kernel chooses the worker of a connection
 
 
 class Doors:
-    """A server of two workers that speaks TLS on both of its ports, and the context of a client."""
+    """A server of two workers with TLS on both of its ports, and a TLS context for clients."""
 
     def __init__(self, directory: Path) -> None:
         authority = Authority(directory)
@@ -49,7 +49,7 @@ def doors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Doors]:
 
 
 async def used(client: Client, bucket: str) -> None:
-    """Put, get, update, watch, delete; store and read an object of several chunks."""
+    """Put, get, update, watch and delete a key; store and read an object of several chunks."""
     stream = client.jetstream()
     values = await stream.create_key_value(bucket=bucket, history=3)
     first = await values.put("a", b"1")

@@ -70,7 +70,7 @@ def add(client: NodeClient, name: str, **config: object) -> dict[str, Any]:
 
 
 def worker_of(server: Workers, name: str) -> int:
-    """Return the worker that has a stream in its store."""
+    """Return the number of the worker whose store has the stream."""
     for store in server.directory.rglob("jetstream"):
         if (store / "$G/streams" / name).is_dir():
             return 1
@@ -88,7 +88,7 @@ def back(server: Workers, number: int) -> None:
 
 
 def pull(client: NodeClient, stream: str, count: int) -> list[bytes]:
-    """Return the bodies of the first messages of a stream, by a new pull consumer."""
+    """Return the payloads of the first messages of a stream, read with a new pull consumer."""
     config = {"durable_name": "d", "ack_policy": "explicit"}
     answer = api(client, f"CONSUMER.DURABLE.CREATE.{stream}.d", {"stream_name": stream, "config": config})
     assert "error" not in answer, answer
@@ -109,7 +109,7 @@ def pull(client: NodeClient, stream: str, count: int) -> list[bytes]:
 
 
 def published(client: NodeClient, subject: bytes, body: bytes) -> dict[str, Any]:
-    """Publish until a stream answers; return the PubAck."""
+    """Publish, repeatedly if necessary, until a stream acknowledges; return the PubAck."""
     while b"503" in (frame := asked(client, subject, body))[3]:
         pass
     answer: dict[str, Any] = json.loads(frame[4])
@@ -145,7 +145,7 @@ def clients(server: Workers) -> list[NodeClient]:
 
 @pytest.fixture(scope="module")
 def trio(shared: Workers) -> tuple[NodeClient, ...]:
-    """Clients of the three workers of a server with the streams A, B and C, each in another worker."""
+    """Clients of the three workers of a server with the streams A, B and C, one on each worker."""
     made = clients(shared)
     for name in "ABC":
         add(made[1], name)
@@ -376,7 +376,7 @@ def test_streams_of_other_workers_survive_the_death_of_the_first_one(start: Call
     os.kill(pid, signal.SIGKILL)
     wait_gone(pid)
     assert published(two, b"%b.x" % there.encode(), b"2")["seq"] == before + 1
-    two.fence()  # the worker has noticed the end
+    two.fence()  # the worker has processed the disconnect
     assert b"503" in asked(two, f"$JS.API.STREAM.INFO.{away}".encode())[3]
     assert api(two, f"STREAM.INFO.{there}")["state"]["last_seq"] == before + 1
     for words in ("NAMES", f"CREATE.{there}", f"DELETE.{there}", "CREATE.N"):
@@ -429,7 +429,7 @@ def test_a_store_of_one_process_gets_streams_in_other_workers_which_are_never_le
     )
     assert checked.returncode == 0, checked.stdout
     assert "$G > N: 1 message" in checked.stdout
-    server = begin(SPREAD, 2)  # the stream of worker 3 moves
+    server = begin(SPREAD, 2)  # the stream of worker 3 moves to another one
     two = server.client(2)
     assert [worker_of(server, name) for name in "ABMN"] == [1, 1, 1, 2]
     assert [api(two, f"STREAM.INFO.{name}")["state"]["messages"] for name in "ABMN"] == [1, 0, 1, 1]
@@ -511,6 +511,6 @@ def test_streams_of_all_workers_are_back_after_jetstream_was_off(start: Callable
 
 
 def streams_in(page: dict[str, Any]) -> set[str]:
-    """Return the streams on a page of JetStream."""
+    """Return the names of the streams on a page of JetStream."""
     details = page.get("account_details", ())
     return {stream["name"] for account in details for stream in account.get("stream_detail", ())}

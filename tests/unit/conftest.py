@@ -1,6 +1,6 @@
 """For all unit tests: descriptors of stores that a test left open are closed.
 
-Stores close their files when they are told to, not when they are freed, and many tests end with a store that is open
+Stores close their files in `close`, not when they are freed, and many tests end with a store that is open
 or crashed on purpose. Otherwise a run would need more than the usual 1,024 descriptors.
 """
 
@@ -16,7 +16,7 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def close_files_left_open() -> Iterator[None]:
-    """Close the files and directories that were opened since, and that no Python object is to close."""
+    """After a test, close the files and directories that it opened and that no Python object will close."""
     before = _stored()
     yield
     if _stored() - before:
@@ -26,7 +26,7 @@ def close_files_left_open() -> Iterator[None]:
 
 
 def _stored() -> set[int]:
-    """Return the descriptors of files and directories."""
+    """Return the descriptors of open files and directories."""
     return {int(name) for name in os.listdir("/dev/fd") if _is_stored(int(name))}
 
 
@@ -34,5 +34,5 @@ def _is_stored(descriptor: int) -> bool:
     try:
         mode = os.fstat(descriptor).st_mode
     except OSError:
-        return False  # the one that listed the folder
+        return False  # it was the descriptor of the listing itself
     return stat.S_ISREG(mode) or stat.S_ISDIR(mode)

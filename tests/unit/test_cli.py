@@ -219,7 +219,7 @@ def test_the_exit_code_of_the_server_is_ours(monkeypatch: pytest.MonkeyPatch, st
 
 
 class Without:
-    """A finder of modules that does not find one package."""
+    """An import finder that reports one package as missing."""
 
     def __init__(self, finder: Any, name: str) -> None:
         self.finder = finder
@@ -247,7 +247,8 @@ def test_a_package_that_is_missing_is_named_before_anything_is_served(
 
 def test_the_packages_that_are_looked_for_are_the_dependencies() -> None:
     project = tomllib.loads(Path("pyproject.toml").read_text())["project"]
-    needed = [each for each in project["dependencies"] if ";" not in each]  # uvloop: not on every platform
+    # uvloop is not required on every platform
+    needed = [each for each in project["dependencies"] if ";" not in each]
     names = [re.split("[>=<]", each)[0] for each in needed]
     names.remove("pydantic")  # no part of the server imports it, only programs that import pyjs.models
     assert names == list(cli.PACKAGES)

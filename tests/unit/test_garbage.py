@@ -15,7 +15,7 @@ NS = 1_000_000_000
 
 
 def use_everything(js: JetStreamFixture) -> None:
-    """Make streams, consumers and connections of all kinds, use them, and end them."""
+    """Create streams, consumers and connections of all kinds, use them, and close them."""
     js.add("B", subjects=["load.>"], storage="file", max_age=5 * NS, allow_direct=True)
     for i in range(5):
         make_consumer(js, f"c{i}", filter_subject=f"load.{i}")
@@ -44,7 +44,7 @@ def make_consumer(js: JetStreamFixture, name: str, **config: object) -> None:
 
 
 def cycles_of(run: Callable[[], None]) -> int:
-    """Return the number of objects that `run` leaves to the collector of cycles."""
+    """Return the number of objects that `run` leaves to the cyclic garbage collector."""
     gc.collect()
     gc.disable()
     try:

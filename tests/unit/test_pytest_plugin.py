@@ -1,4 +1,4 @@
-"""The plugin that pytest finds by itself."""
+"""The plugin, which pytest loads automatically."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All tests of a file run on one worker, which makes the fixtures of the module once; long tests are distributed."""
+"""All tests of a file run on one worker, which creates the module's fixtures once; long tests are distributed."""
 
 from __future__ import annotations
 

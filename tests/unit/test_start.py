@@ -10,7 +10,7 @@ from tests.unit.jetstream.jsfixture import JetStreamFixture
 
 from pyjs.config.options import JetStreamOptions, Options
 
-# A node without its shell, from the command line to the first PONG. It runs in an interpreter of its own and prints
+# A node without pyjs.server, from the command line to the first PONG. It runs in a separate interpreter and prints
 # the loaded modules, except those that every interpreter on this machine loads.
 SCRIPT = r"""
 import sys

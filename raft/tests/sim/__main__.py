@@ -1,4 +1,4 @@
-"""Many seeds of the simulation of the engine: python -m raft.tests.sim --seeds 0-9999 [--log] [--mutant NAME]."""
+"""Runs many seeds of the engine's simulation: python -m raft.tests.sim --seeds 0-9999 [--log] [--mutant NAME]."""
 
 from __future__ import annotations
 

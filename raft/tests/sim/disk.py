@@ -1,7 +1,7 @@
 """A disk in memory for the logs of one node: a power cut keeps a random prefix of the unsynced operations.
 
-An operation is written completely or not at all, which the real log achieves with checksums. Knows nothing of the
-engine.
+An operation is written completely or not at all, which the real log achieves with checksums. It does not depend on
+the engine.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The invariants that must hold at every time. The judge sees the reports of nodes, not the engine's reasons."""
+"""The invariants that must always hold. The judge receives the reports of nodes, not the state of the engine."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Judge:
         self.leaders: dict[tuple[int, int], int] = {}  # (group, term) -> node
         self.truth: dict[
             tuple[int, int], tuple[int, int, bytes, State]
-        ] = {}  # (group, index) -> entry, state
+        ] = {}  # (group, index) -> entry, and the state after it
         self.last: dict[int, int] = {}  # the last committed index of each group
         self.committed_in: dict[int, int] = {}  # the last term in which a node reported a committed entry
         self.acknowledged: dict[int, int] = {}  # the last index that was acknowledged to a client

@@ -32,7 +32,7 @@ from pyjs_raft import (
 SILENT_TICKS = 12
 PULSE_TICKS = 3
 INSTALL_TICKS = (30, 30, 30, 600)  # the maximum duration of an install is chosen from these
-REPORT_TICKS = 40  # after this many ticks, a snapshot transfer is given up
+REPORT_TICKS = 40  # after this many ticks, a snapshot transfer is abandoned
 
 
 def next_state(state: State, body: bytes) -> State:
@@ -75,7 +75,7 @@ class SimNode:
         seed = self.rng.getrandbits(63)
         self.engine = Groups(self.number, seed=seed, boot=self.boot, watch_ticks=self.watch_ticks)
         self.asleep = 0
-        self.closed: dict[int, int] = {}  # group -> time at which it is opened again
+        self.closed: dict[int, int] = {}  # group -> time at which it is reopened
         self.applied: dict[int, int] = {}
         self.states: dict[int, State] = {}
         self.past: dict[tuple[int, int], State] = {}  # by group and index, for snapshots and compaction
@@ -131,7 +131,7 @@ class SimNode:
         self._close(group)
 
     def replace(self, group: int) -> None:
-        """Lose the files of a group, and start again as another peer."""
+        """Lose the files of a group, and restart as another peer."""
         files = GroupFiles(self.peer(group) + 1, Conf(), 0, 0)
         self.disk.submit(Operation(group, birth=files))
         self.disk.sync(len(self.disk.unsynced))

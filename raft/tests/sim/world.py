@@ -39,7 +39,7 @@ class World:
             for number in numbers
         }
         self.now = 0
-        self.down: dict[int, int] = {}  # node -> time at which it starts again
+        self.down: dict[int, int] = {}  # node -> time at which it restarts
         self.body = 0
         self._create(count)
 
@@ -261,7 +261,8 @@ class World:
 
     def _check_logs(self, group: int) -> None:
         """Check that two logs that agree at an index agree at all earlier ones."""
-        seen: dict[tuple[int, int], tuple[int, bytes, int]] = {}  # (index, term) -> entry, term before it
+        # (index, term) -> entry, and the term of the previous entry
+        seen: dict[tuple[int, int], tuple[int, bytes, int]] = {}
         for node in self.nodes.values():
             files = node.disk.written[group]
             before = files.start_term

@@ -13,7 +13,7 @@ from tests.conformance.harness.process import ServerProcess
 
 arrow_or_skip()
 
-from pyjs_spark.cli.main import main  # the archive is read by pyarrow
+from pyjs_spark.cli.main import main  # this module needs pyarrow to read the archive
 from pyjs_spark.options.reading import parse_options
 
 Say = Callable[..., tuple[int, str, str]]
@@ -34,7 +34,7 @@ def say(server: ServerProcess, filler: Filler, tmp_path: Path, capsys: pytest.Ca
 
 @pytest.fixture
 def write(server: ServerProcess, filler: Filler, tmp_path: Path) -> Callable[[], None]:
-    """Archive the test's stream as the workers do."""
+    """Archive the test's stream with the functions that workers run."""
 
     def run() -> None:
         options = parse_options({"stream": filler.name, "servers": f"nats://127.0.0.1:{server.port}"})

@@ -19,7 +19,7 @@ MASTER = "spark://127.0.0.1:7077"
 
 
 def printed(capsys: pytest.CaptureFixture[str], *argv: str) -> list[str]:
-    """Return the words of the line after the settings: the application and its arguments."""
+    """Return the words of the printed line after the settings: the application and its arguments."""
     assert main(["submit-args", *argv]) == 0
     words = shlex.split(capsys.readouterr().out)
     return words[words.index("--py-files") + 2 :]

@@ -1,4 +1,4 @@
-"""Writers that are killed with -9 at random points: every row is stored once, with a duplicate window of 100 ms."""
+"""Writers are killed with SIGKILL at random points: each row is stored once, with a duplicate window of 100 ms."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.conformance.harness.process import ServerProcess
 
 arrow_or_skip()
 
-from spark.tests.support import sink_client  # needs pyarrow
+from spark.tests.support import sink_client  # this module needs pyarrow
 from spark.tests.support.forked import forked
 
 from pyjs_spark.nats.client import Client

@@ -1,4 +1,4 @@
-"""The data source as Spark calls it, without a JVM: every trap of the Python Data Source API."""
+"""The data source, called in the way Spark does, without a JVM: the pitfalls of the Python Data Source API."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ MakeSource = Callable[..., JetStreamSource]
 
 @pytest.fixture
 def source(server: ServerProcess, filler: Filler) -> MakeSource:
-    """Make the data source for the test's stream as Spark does."""
+    """Make the data source for the test's stream in the way Spark does."""
 
     def make(**options: str) -> JetStreamSource:
         given = datasource.CaseInsensitiveDict(

@@ -15,8 +15,8 @@ from spark.tests.support.records import ENTRY, Stored, piece
 arrow_or_skip()
 
 from pyjs_spark.decode import (
-    entries,  # the pure one needs pyarrow
-    hashing,  # the pure one needs pyarrow
+    entries,  # its version in plain Python needs pyarrow
+    hashing,  # its version in plain Python needs pyarrow
 )
 from pyjs_spark.decode.entries import ALONE, CHAINED, DAMAGED, FULL, TAKEN, WRONG, Decoder
 from pyjs_spark_fast import entries as _entries

@@ -1,4 +1,4 @@
-"""Publishes of rows and their acknowledgements: the plain and the compiled module do the same."""
+"""Publishes of rows and their acknowledgements: the plain and the compiled module give the same results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Both decoders against a slow reference: any frames, cut anywhere, become the same columns."""
+"""Both decoders, compared with a slow reference: random frames, cut anywhere, become the same columns."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def make(request: pytest.FixtureRequest) -> MakeDecoder:
 
 @dataclass
 class Message:
-    """One delivery, as it was meant."""
+    """One delivery, before it is encoded."""
 
     seq: int
     subject: bytes = b"orders.new"
@@ -51,7 +51,7 @@ class Message:
     payload: bytes = b""
     ts: int = TS
     pending: int = 5
-    consumer_seq: int = 0  # 0: its place in the list
+    consumer_seq: int = 0  # 0: its position in the list
 
     def frame(self, number: int = 1, reply: bytes = b"$JS.ACK.ORDERS.c1", tail: bytes = b"") -> bytes:
         seq = self.consumer_seq or number

@@ -1,4 +1,4 @@
-"""Jars that Maven brings for a test, once, into build/jars."""
+"""Jars that tests need; Maven downloads them once into build/jars."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ HERE = Path(__file__).parent
 
 
 def jars(name: str, *settings: str) -> list[Path]:
-    """Return the jars of `<name>.xml`; skip the test where there is no Maven."""
+    """Return the jars of `<name>.xml`; skip the test if Maven is not installed."""
     folder = ROOT / "build" / "jars" / "-".join((name, *settings)).replace("=", "-")
     ready = folder / ".ready"
     if not ready.exists() or ready.stat().st_mtime < (HERE / f"{name}.xml").stat().st_mtime:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 IS_MATRIX = os.environ.get("PYJS_SPARK_MATRIX", "") not in ("", "0")
-# The one that Spark has for local folders runs the program readlink twice for each file of a checkpoint.
+# Spark's own manager for local directories runs the program readlink twice for each file of a checkpoint.
 QUICK_CHECKPOINTS = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 )
@@ -50,12 +50,12 @@ def lacking() -> str:
 
 
 def is_ours(item: pytest.Item) -> bool:
-    """Return whether a test is one of this folder."""
+    """Return whether a test is in this directory."""
     return Path(__file__).parent in item.path.parents
 
 
 def not_their_turn(items: list[pytest.Item]) -> list[pytest.Item]:
-    """Return one of each two tests that differ in the kind of server alone."""
+    """Return one of each two tests that differ only in the kind of server."""
     modules: defaultdict[Path, dict[tuple[str, str], dict[object, pytest.Item]]] = defaultdict(dict)
     for item in items:
         said = dict(item.callspec.params) if hasattr(item, "callspec") else {}
@@ -72,7 +72,7 @@ def not_their_turn(items: list[pytest.Item]) -> list[pytest.Item]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark all tests of this folder; skip them, all for one reason, where Spark cannot run."""
+    """Mark all tests of this directory; skip them, for a single reason, if Spark cannot run."""
     is_named = any("[" in argument for argument in config.args)  # as test_spark.py::test_a_view_in_sql[peer]
     left = [] if IS_MATRIX or is_named else not_their_turn([each for each in items if is_ours(each)])
     items[:] = [item for item in items if item not in left]
@@ -90,7 +90,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """Spark on two cores; workers find this tree's modules."""
+    """Spark on two cores; workers can import this tree's modules."""
     folder = tmp_path_factory.mktemp("spark")
     os.environ["PYTHONPATH"] = os.pathsep.join([PYTHONPATH, os.environ.get("PYTHONPATH", "")])
     settings = {

@@ -1,4 +1,4 @@
-"""The queries that kills.py kills, in one Spark: `python -m spark.tests.kills.kill_driver <JSON>`.
+"""The queries whose processes kills.py kills, in one Spark session: `python -m spark.tests.kills.kill_driver <JSON>`.
 
     stream            stream to stream
     files             stream to Parquet by Spark's own file sink
@@ -44,7 +44,7 @@ EVERY = "1 second"  # interval of batches: tables stay small, and no query sends
 REST_ROWS = 20_000  # rows per batch when only the remaining messages are processed
 PAUSE_S = 1.0  # pause between two runs of a replay, which ends when it has processed everything
 LOOK_S = 0.2  # pause between two looks at a query that is starting
-SLOW_START = "Python worker failed to connect back"  # within ten seconds: machines are busy
+SLOW_START = "Python worker failed to connect back"  # not started within ten seconds: machines may be busy
 PASSES = (
     SLOW_START,
     "ConnectionLost",
@@ -55,15 +55,15 @@ PASSES = (
     "ServerUnreachable",
 )
 BEGINS = threading.Lock()
-NOT_YET = "no archive of stream"  # the query to the table has not begun it
+NOT_YET = "no archive of stream"  # the query that writes the table has not created it yet
 
 
 def main() -> None:
-    """Run the queries."""
+    """Run all queries."""
     said = json.loads(sys.argv[1])
     folder = Path(said["folder"])
     settings = {
-        "spark.deploy.maxExecutorRetries": "-1",  # executors are killed more often than it allows
+        "spark.deploy.maxExecutorRetries": "-1",  # executors are killed more often than the default allows
         "spark.driver.memory": "1g",
         "spark.executor.memory": "640m",
         "spark.local.dir": str(folder / "local"),
@@ -83,7 +83,7 @@ def main() -> None:
 
 
 def run_all(spark: SparkSession, said: dict[str, Any]) -> None:
-    """Run the targets until they end, each in a thread."""
+    """Run the targets to their end, each in a separate thread."""
     jobs = [partial(keep, target, job_of(spark, target, said), said) for target in said["targets"]]
     with ThreadPoolExecutor(len(jobs), initializer=activate, initargs=(spark,)) as pool:
         for each in [pool.submit(job) for job in jobs]:
@@ -91,7 +91,7 @@ def run_all(spark: SparkSession, said: dict[str, Any]) -> None:
 
 
 def keep(target: str, job: Callable[[], object], said: dict[str, Any]) -> None:
-    """Run one target, and again where its server was away; end the process where something else is wrong."""
+    """Run one target, and repeat it if its server was down; end the process after any other error."""
     while True:
         try:
             job()
@@ -112,7 +112,7 @@ def keep(target: str, job: Callable[[], object], said: dict[str, Any]) -> None:
 
 
 def take_back_last_commit(folder: Path) -> None:
-    """Make Spark run its last batch again."""
+    """Remove the last commit, so that Spark repeats its last batch."""
     for commits in folder.glob("checkpoint-*/commits"):
         last = max(int(path.name) for path in commits.glob("*") if path.name.isdigit())
         for path in (commits / str(last), commits / f".{last}.crc"):
@@ -127,7 +127,7 @@ def job_of(spark: SparkSession, target: str, said: dict[str, Any]) -> Callable[[
 
 
 def run_query(start: Callable[..., StreamingQuery], *words: Any) -> None:
-    """Run a query. One begins at a time: its Python has ten seconds to start, where machines are busy too."""
+    """Run a query; only one starts at a time, because its Python must start within ten seconds."""
     with BEGINS:
         found = start(*words)
         while found.isActive and found.status["message"].startswith("Initializing"):
@@ -158,7 +158,7 @@ def query(spark: SparkSession, target: str, said: dict[str, Any]) -> StreamingQu
 
 
 def archive(spark: SparkSession, target: str, said: dict[str, Any]) -> StreamingQuery:
-    """Start the archive as a query."""
+    """Start the archive as a streaming query."""
     folder = Path(said["folder"])
     options = parse_options({"servers": said["servers"], "stream": "SOURCE"})
     every = "" if said["once"] else EVERY

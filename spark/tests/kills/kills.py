@@ -1,9 +1,9 @@
 """Checks that nothing is lost or stored twice after kill -9: `python -m spark.tests.kills.kills all --kills 20`.
 
 Queries copy a stream to targets of several kinds at once (kill_driver.py), with their own driver and executor. When
-every target has progressed since the last kill, one victim is killed after a random time:
+every target has made progress since the last kill, one victim is killed after a random time:
 
-    driver      Python and JVM of the driver; its executor remains, and ends when it notices
+    driver      Python and JVM of the driver; its executor remains, and ends once it detects this
     executor    the JVM with all running tasks; Spark starts another one
     server      the server of all streams, which is restarted at once
 
@@ -54,7 +54,7 @@ LOOK_S = 0.2  # polling: no event signals progress of the targets
 FILL_S = 1.0
 FILL_ROWS = 300  # messages per portion
 TARGETS = ("stream", "files", "parquet", "delta", "iceberg", "replay")
-VICTIMS = ("executor", "server", "driver")  # the driver last: with it ends the Spark of a round
+VICTIMS = ("executor", "server", "driver")  # the driver comes last: its end also ends the Spark of a round
 WRITTEN = {"stream": "TARGET", "replay": "REPLAYED"}
 STREAMS: dict[str, dict[str, object]] = {
     "SOURCE": {"subjects": ["source.>"]},
@@ -64,14 +64,14 @@ STREAMS: dict[str, dict[str, object]] = {
 
 
 class Trial:
-    """Queries to some targets, killed again and again."""
+    """Queries for several targets; a process is killed again and again."""
 
     def __init__(
         self, targets: Sequence[str], victims: Sequence[str], server: ServerProcess, folder: Path
     ) -> None:
         self.targets = targets
         self.folder = folder
-        self.filled = 0  # messages 1 to this one are in the source
+        self.filled = 0  # the source has the messages from 1 up to this number
         self._fill_s = 0.0  # no messages are added before this time
         # Executors are only separate processes in a cluster.
         self._master = "local-cluster[1,2,640]" if "executor" in victims else "local[2]"
@@ -83,7 +83,7 @@ class Trial:
             self._raw.api(f"STREAM.CREATE.{name}", **{"name": name, **config})
 
     def fill(self) -> None:
-        """Publish the next numbers to the source, so that enough of them wait for the target that is ahead."""
+        """Publish the next numbers to the source, so that even the fastest target has enough of them left."""
         if self.filled >= max(map(self.copied, self.targets)) + BACKLOG or time.monotonic() < self._fill_s:
             return
         self._fill_s = time.monotonic() + FILL_S
@@ -111,7 +111,7 @@ class Trial:
         return int(offset["streams"]["SOURCE"]["next"]) - 1
 
     def kill_once(self, victim: str, after_s: float) -> dict[str, Any]:
-        """Kill one victim, `after_s` after every target got on since the last kill; return how far all got."""
+        """Kill one victim `after_s` after all targets have made progress; return the progress of each."""
         before = {target: self.copied(target) for target in self.targets}
         deadline_s = time.monotonic() + START_S
         self.start()
@@ -182,7 +182,7 @@ class Trial:
                     raise
 
     def finish(self) -> None:
-        """Run the queries until all is copied, and their last batches again."""
+        """Run the queries until everything is copied, and repeat their last batches."""
         self.end()
         self.start(once=True)
         assert self._driver is not None
@@ -203,7 +203,7 @@ class Trial:
             self._driver = None
 
     def check(self, target: str) -> dict[str, int]:
-        """Return how many messages are lost, and how many are there more than once."""
+        """Return the numbers of messages that are lost, duplicated, unknown or out of order."""
         rows = list(self._found(target))
         found = Counter(rows)
         return {
@@ -215,7 +215,7 @@ class Trial:
         }
 
     def restarts(self) -> dict[str, int]:
-        """Return how often a target was started again, by the reason."""
+        """Return how often a target was restarted, by reason."""
         path = self.folder / "restarts.log"
         lines = path.read_text("utf-8", "replace").splitlines() if path.exists() else []
         return dict(Counter(lines))

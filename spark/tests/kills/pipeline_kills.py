@@ -60,15 +60,15 @@ class Command:
             )
 
     def check_runs(self) -> None:
-        """Fail if it has ended."""
+        """Check that the process is running."""
         assert self.process.poll() is None, self.log()
 
     def wait(self, wait_s: float = START_S) -> int:
-        """Wait for its end; return the exit code."""
+        """Wait for the process to end; return its exit code."""
         return self.process.wait(wait_s)
 
     def kill(self) -> None:
-        """Kill everything that is left of it."""
+        """Kill all remaining processes of the command."""
         try:
             os.killpg(self.process.pid, signal.SIGKILL)
         except ProcessLookupError:
@@ -81,9 +81,9 @@ class Command:
 
 
 class Trial(ABC):
-    """One pipeline, killed again and again. The stream SOURCE is filled before."""
+    """One pipeline whose process is killed again and again. The stream SOURCE is filled first."""
 
-    target = ""  # the stream that grows while the pipeline gets on
+    target = ""  # the stream that grows while the pipeline makes progress
 
     def __init__(self, port: int, folder: Path, seed: int) -> None:
         self.address = f"nats://127.0.0.1:{port}"
@@ -103,19 +103,19 @@ class Trial(ABC):
 
     @abstractmethod
     def wrong(self) -> dict[str, int]:
-        """Return how much of each kind is wrong in the target."""
+        """Return the number of errors of each kind in the target."""
 
     def written(self) -> int:
-        """Return how far the target is."""
+        """Return the progress of the target."""
         said = self.raw.try_api(f"STREAM.INFO.{self.target}")
         return int(said["state"]["last_seq"]) if "state" in said else 0
 
     @abstractmethod
     def whole(self) -> int:
-        """Return how far the target is at the end, at least."""
+        """Return the minimum progress of the target at the end."""
 
     def kill_once(self) -> int:
-        """Start the command, and kill it at a random place; return that."""
+        """Start the command, and kill it at a random progress of the target; return the progress."""
         before = self.written()
         goal = before + self._random.randint(1, max(1, (self.whole() - before) // 2))
         command = Command(self.argv(), self.folder / "command.log")
@@ -154,7 +154,7 @@ def _publish(number: int) -> bytes:
 
 
 class Replay(Trial):
-    """A replay of the archive of the source into another stream."""
+    """A replay of the source's archive into another stream."""
 
     target = "TARGET"
 
@@ -175,7 +175,7 @@ class Replay(Trial):
         ]  # fmt: skip
 
     def whole(self) -> int:
-        """Every message of the source."""
+        """Return the number of messages in the source."""
         return MESSAGES
 
     def wrong(self) -> dict[str, int]:

@@ -39,7 +39,7 @@ CONFIG = 'jetstream: {store_dir: "<<store>>"}'
 
 
 class Restart:
-    """One query, stopped on few cores and continued on more."""
+    """One query that is stopped on few cores and continued on more cores."""
 
     def __init__(self, port: int, folder: Path, chance: random.Random) -> None:
         self._port = port
@@ -48,7 +48,7 @@ class Restart:
         self._folder = folder
         self._messages = chance.randint(300, 900)
         self._rows = chance.randint(self._messages // 6, self._messages)  # rows per batch
-        self._stop_after = chance.randint(1, -(-self._messages // self._rows))  # batches
+        self._stop_after = chance.randint(1, -(-self._messages // self._rows))  # number of batches
         self._partitions = chance.sample(range(1, 9), 2)
         self._slow_starts = 0
         for name in ("FROM", "TO"):
@@ -57,7 +57,7 @@ class Restart:
             self._raw.api(f"STREAM.CREATE.{name}", **config)
 
     def fill(self) -> None:
-        """Publish the numbers."""
+        """Publish the numbers to the source."""
         lines = [
             b"PUB from.x _INBOX.raw.f %d\r\n%d\r\n" % (len(str(n)), n) for n in range(1, self._messages + 1)
         ]
@@ -82,7 +82,7 @@ class Restart:
         spark.stop()
 
     def _has_run(self, writer: DataStreamWriter, batches: int | None) -> bool:
-        """Run the query once; return False if Spark did not wait until its Python had started."""
+        """Run the query once; return False if its Python took longer to start than Spark waits."""
         from pyspark.errors import StreamingQueryException
 
         query = (writer if batches else writer.trigger(availableNow=True)).start()

@@ -1,4 +1,4 @@
-"""A short run of kills.py: Spark is killed with -9 while it copies a stream; every message is counted."""
+"""A short run of kills.py: Spark is killed with SIGKILL while it copies a stream; every message is counted."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from spark.tests.jvm.conftest import lacking
 
 arrow_or_skip()
 
-from spark.tests.kills import kills  # needs pyarrow
+from spark.tests.kills import kills  # this module needs pyarrow
 
 MISSING = "" if required("spark") else lacking()
 

@@ -1,4 +1,4 @@
-"""Short runs of pipeline_kills.py: commands killed with -9 midway and started again; everything is counted."""
+"""Short runs of pipeline_kills.py: commands are killed and restarted; every message is counted."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from spark.tests.jvm.conftest import IS_MATRIX, lacking
 
 arrow_or_skip()
 
-from spark.tests.kills import pipeline_kills  # needs pyarrow
+from spark.tests.kills import pipeline_kills  # this module needs pyarrow
 
 MISSING = "" if required("spark") else lacking()
 

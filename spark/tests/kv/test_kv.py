@@ -43,7 +43,7 @@ BUCKET = {
 
 
 class Bucket:
-    """A bucket made and filled as a KV client does it."""
+    """A bucket created and filled in the way a KV client does it."""
 
     def __init__(self, filler: Filler, name: str = "") -> None:
         self.raw = filler.raw
@@ -91,7 +91,7 @@ MakeSource = Callable[..., JetStreamSource]
 
 
 def struct(*names: str) -> StructType:
-    """Return the schema with some columns of buckets."""
+    """Return a schema with some columns of buckets."""
     from pyspark.sql import types
 
     kinds = {
@@ -110,7 +110,7 @@ def struct(*names: str) -> StructType:
 
 @pytest.fixture
 def source(server: ServerProcess, bucket: Bucket) -> MakeSource:
-    """Make the data source for the test's bucket as Spark does."""
+    """Make the data source for the test's bucket in the way Spark does."""
 
     def make(**options: str) -> JetStreamSource:
         servers = f"nats://127.0.0.1:{server.port}"
@@ -122,7 +122,7 @@ def source(server: ServerProcess, bucket: Bucket) -> MakeSource:
 
 @pytest.fixture
 def read(source: MakeSource) -> Read:
-    """Read a batch as Spark does: some columns, or all."""
+    """Read a batch in the way Spark does: some columns, or all."""
 
     def run(*names: str, **options: str) -> list[dict[str, Any]]:
         schema = struct(*names)

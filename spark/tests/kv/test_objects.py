@@ -29,7 +29,7 @@ def digest_of(content: bytes) -> str:
 
 
 class Store:
-    """An object store, filled as a client does it."""
+    """An object store, filled in the way a client does it."""
 
     def __init__(self, filler: Filler) -> None:
         self.raw = filler.raw
@@ -97,7 +97,7 @@ Read = Callable[..., list[dict[str, Any]]]
 
 @pytest.fixture
 def read(server: ServerProcess, store: Store) -> Read:
-    """Read the store as Spark does: some columns, or those of a read without a schema."""
+    """Read the store in the way Spark does: some columns, or those of a read without a schema."""
 
     def run(*names: str, **options: str) -> list[dict[str, Any]]:
         given = {"servers": f"nats://127.0.0.1:{server.port}", "objectStore": store.name, **options}

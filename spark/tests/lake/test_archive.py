@@ -136,7 +136,7 @@ def test_attempts_that_find_other_messages_of_two_days_leave_each_message_once(
         yield pa.record_batch({"seq": left, "ts": times, "ts_ns": [1] * len(left)})
 
     def thrice(task: Task, part: Sequence[ReadRange]) -> list[list[TableFile]]:
-        task(part[0])  # lost with its machine
+        task(part[0])  # the file is lost with its machine
         left.remove(3)
         kept = task(part[0])
         left.remove(4)

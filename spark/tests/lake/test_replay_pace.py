@@ -40,7 +40,7 @@ def batch(rows: int) -> pa.RecordBatch:
 
 
 def given(batches: Iterator[pa.RecordBatch], rate: int, clock: Clock) -> list[tuple[float, int]]:
-    """Return when rows were given, and how many."""
+    """Return when rows were yielded, and how many."""
     return [(round(clock.at_s - 100.0, 6), part.num_rows) for part in paced(batches, rate)]
 
 

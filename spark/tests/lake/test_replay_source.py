@@ -1,4 +1,4 @@
-"""Archives as a replay finds them: the files of each format with their sequences, against both servers."""
+"""What a replay finds in an archive: the files of each format and their sequences, against both servers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def options(server: ServerProcess, filler: Filler) -> Options:
 
 @pytest.fixture
 def make(server: ServerProcess, filler: Filler, tmp_path: Path) -> Make:
-    """A replay of the test's archive in a format."""
+    """Return a function that makes a replay of the test's archive in a given format."""
 
     def build(kind: str) -> Replay:
         head = {
@@ -124,7 +124,7 @@ def test_what_a_killed_compaction_left_is_not_read(
 
     assert [(file.low, file.high) for file in found.files] == [(1, 6), (6, 11)]
     assert lacking == []
-    half.mkdir(parents=True)  # the plan has removed it
+    half.mkdir(parents=True)  # planning removed it
     (half / "seq=0000000000000000001-0000000000000000020.parquet").write_bytes(b"PAR1 and no more")
     filler.fill(2)
     assert [(what.low, what.high) for what in lakes.plan(Lake(str(tmp_path)), options, 5)] == [(11, 13)]

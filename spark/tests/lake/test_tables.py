@@ -39,7 +39,7 @@ from pyjs_spark.read.ranges import ReadRange
 
 
 class Archive:
-    """The archive of the test's stream, made without Spark, and read by the library of its format."""
+    """The archive of the test's stream, written without Spark, and read with a library of its format."""
 
     def __init__(self, lake: Lake, port: int, stream: str) -> None:
         self.lake = lake
@@ -70,7 +70,7 @@ class Archive:
         return sorted(self.table().column("seq").to_pylist())
 
     def next(self) -> int:
-        """Return where the next run begins."""
+        """Return the sequence at which the next run begins."""
         (holding,) = lakes.look(self.lake, self.options())
         return holding.next
 
@@ -107,7 +107,7 @@ REST = pytest.param(
 
 @pytest.fixture(params=["delta", "iceberg", REST])
 def archive(request: pytest.FixtureRequest, server: ServerProcess, filler: Filler, tmp_path: Path) -> Archive:
-    """The archive of the test's stream in each format; in Iceberg's, with each catalog."""
+    """The archive of the test's stream in each format; for Iceberg, with each catalog."""
     kind, _, has_rest = request.param.partition("-")
     catalog = request.getfixturevalue("rest").settings if has_rest else {}
     return Archive(Lake(str(tmp_path / "lake"), kind, catalog), server.port, filler.name)
@@ -288,7 +288,7 @@ NEVER = -1
 
 
 def start_killed(archive: Archive, port: int, when: int) -> BaseProcess:
-    """Return a run, at its begin, that kills itself before it commits the part that begins at `when`."""
+    """Return a started run that kills itself before it commits the part that begins at `when`."""
     begun, begins = Pipe(duplex=False)
     running = forked(archive_until, archive.lake, archive.stream, f"nats://127.0.0.1:{port}", when, begins)
     begins.close()
@@ -322,7 +322,7 @@ def test_a_run_killed_at_any_moment_is_made_again(
     filler.fill(60)
     for moment_s in (0.03, 0.1, 0.25):
         running = start_killed(archive, server.port, NEVER)
-        time.sleep(moment_s)  # the moment of the kill, nothing is waited for
+        time.sleep(moment_s)  # the time of the kill is random; nothing is waited for
         running.kill()
         running.join(60)
 
@@ -431,7 +431,7 @@ def test_snapshots_of_iceberg_may_expire_and_be_rolled_back(
     rolled_back = archive.next()
     archive.run()
     other = iceberg_table(archive.lake, filler.name)
-    other.delete("seq <= 5")  # a snapshot without our property
+    other.delete("seq <= 5")  # this snapshot lacks the property of pyjs-spark
     for snapshot in other.snapshots()[:-1]:
         other.maintenance.expire_snapshots().by_id(snapshot.snapshot_id).commit()
 

@@ -1,4 +1,4 @@
-"""The blocking client against both servers; every way to log in and TLS against nats-server."""
+"""The blocking client against both servers; each kind of login, and TLS, against nats-server."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Connect = Callable[..., Client]
 
 @pytest.fixture
 def connect() -> Iterator[Connect]:
-    """Connect to a port with some settings; closed at the end."""
+    """Return a function that connects to a port with given settings; all connections are closed at the end."""
     made: list[Client] = []
 
     def client(port: int, scheme: str = "nats", **settings: object) -> Client:
@@ -120,7 +120,8 @@ def test_a_ping_of_the_server_is_answered(start_peer: Start, connect: Connect) -
     server = start_peer('ping_interval: "100ms"\nping_max: 1')
     client = connect(server.port)
 
-    assert client.next_message(time.monotonic() + 0.5) is None  # unanswered, two of them end the connection
+    # after two unanswered pings, the server closes the connection
+    assert client.next_message(time.monotonic() + 0.5) is None
     client.ping()
 
 

@@ -25,7 +25,7 @@ Say = Callable[..., Client]
 
 @pytest.fixture
 def say() -> Iterator[Say]:
-    """Return a client of a server that answers the first request with these bytes."""
+    """Return a function that makes a client whose server answers the first request with given bytes."""
     made: list[tuple[ScriptedServer, Client]] = []
 
     def client(said: bytes, **script: bytes) -> Client:

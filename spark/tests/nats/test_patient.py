@@ -1,4 +1,4 @@
-"""Requests of a plan while the connection is lost, or the server away."""
+"""Requests of a plan while the connection is lost or the server is down."""
 
 from __future__ import annotations
 

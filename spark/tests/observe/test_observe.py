@@ -142,7 +142,7 @@ def test_an_error_is_one_line_of_bounded_length(caplog: pytest.LogCaptureFixture
 
 
 def scraped(metrics: QueryMetrics) -> dict[str, float]:
-    """Return all samples of the registry, read by the library's parser from its text."""
+    """Return all samples of the registry, as the library's parser reads them."""
     from prometheus_client import generate_latest
     from prometheus_client.parser import text_string_to_metric_families
 

@@ -93,7 +93,7 @@ def _range(options: Options) -> ReadRange:
     return archive.range_of(options, STATE.name, 1, 10, STATE.created)
 
 
-# Used by the plan of a read, or by a check, and not by the range.
+# These options are used by the plan of a read or by a check, but not by the range.
 PLANNED = uses.BOUNDS | {"account", "keyFile"}
 
 

@@ -1,6 +1,7 @@
 """The pure wheel in an empty environment without a compiler: installed by pip, first DataFrame, Spark Connect.
 
-pip installs Spark itself, 500 MB: `make spark-matrix` runs this. test_wheels.py checks the contents of the wheel.
+Spark itself is installed with pip (500 MB), so only `make spark-matrix` runs this. test_wheels.py checks the contents
+of the wheel.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def first_use(python: Path, server: ServerProcess, stream: str, folder: Path, remote: str) -> dict[str, Any]:
-    """Run the program with the environment's Python."""
+    """Run first_use.py with the environment's Python."""
     said = {"servers": f"nats://127.0.0.1:{server.port}", "stream": stream, "remote": remote}
     printed = run(python, ROOT / "spark" / "tests" / "first_use.py", json.dumps(said), cwd=folder)
     return dict(json.loads(printed.splitlines()[-1]))

@@ -1,4 +1,4 @@
-"""Which decoders are used: the compiled ones in the version of the package, their plain twins everywhere else."""
+"""Which decoders are used: the compiled ones if they have the package's version, otherwise those in plain Python."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def shipped(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def other_version(tmp_path: Path) -> Path:
-    """The compiled decoders, of another version."""
+    """Compiled decoders of another version."""
     package = tmp_path / "pyjs_spark_fast"
     package.mkdir()
     for file in (FAST / "pyjs_spark_fast").glob("*.so"):

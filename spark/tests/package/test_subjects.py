@@ -1,4 +1,4 @@
-"""Subjects against filters."""
+"""Matching of subjects and filters."""
 
 from __future__ import annotations
 

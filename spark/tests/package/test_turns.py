@@ -1,4 +1,4 @@
-"""The tests with a JVM take turns with the servers, and none is left out of both."""
+"""The tests with a JVM alternate between the two servers, and each runs with at least one of them."""
 
 from __future__ import annotations
 

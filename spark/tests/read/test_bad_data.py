@@ -74,7 +74,7 @@ def test_a_read_ends_where_the_server_only_sends_pings() -> None:
         nonlocal asked
         asked += 1
         assert asked < 100, "the read does not end"
-        client.received += 6  # a PING
+        client.received += 6  # the size of a PING
         time.sleep(max(0.0, deadline_s - time.monotonic()))
         return None
 

@@ -1,4 +1,4 @@
-"""Bulk reads of our own server: the same rows as by a consumer."""
+"""Bulk reads from our server return the same rows as reads by a consumer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Streams, work queues and interest streams above all, read by direct get: the same from both servers."""
+"""Streams, above all those with work queue or interest retention, read by direct get: the same from both servers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The count of lost sequences: each counts once, however often its gap is found."""
+"""The number of lost sequences: each counts once, however often its gap is found."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ ALWAYS = {"startingTimestamp": "2000-01-01T00:00:00Z", "endingTimestamp": "2100-
 
 @pytest.fixture
 def planner(server: ServerProcess, filler: Filler) -> MakePlanner:
-    """Make a planner for the test's stream, with some options."""
+    """Make a planner for the test's stream with given options."""
 
     def make(**options: str) -> Planner:
         servers = f"nats://127.0.0.1:{server.port}"
@@ -40,7 +40,7 @@ def ranges(planner: Planner, bounds: Bounds | None = None) -> list[tuple[int, in
 
 
 def beside(filler: Filler, name: str) -> Filler:
-    """Return a filler of another stream on the same connection."""
+    """Return a filler for another stream that uses the same connection."""
     other = copy(filler)
     other.name, other.subject = name, name.lower().encode()
     return other

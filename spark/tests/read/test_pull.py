@@ -331,7 +331,8 @@ def test_connections_cut_again_and_again_lose_nothing_of_a_filter(
 ) -> None:
     created = filler.create()
     filler.fill(3000, size=50)
-    cuts = [3000 + 977 * number % 9000 for number in range(40)]  # requests about the stream are cut too
+    # the cuts also affect requests for the stream's info
+    cuts = [3000 + 977 * number % 9000 for number in range(40)]
     proxy, report = CuttingProxy(server.port, cuts), Report()
     client = Client(ConnectSettings((f"127.0.0.1:{proxy.port}",)))
     subjects = tuple(f"{filler.subject.decode()}.{token}" for token in (1, 2))

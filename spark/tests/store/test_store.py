@@ -87,7 +87,7 @@ class Store:
         self.path(number).write_bytes(data + other(kind, seq, numbers, tail(data), flags))
 
     def read(self, low: int = 1, high: int = FAR, **given: Any) -> tuple[list[int], int]:
-        """Return the sequences that are read, and how many are lost."""
+        """Return the sequences that were read, and the number of lost ones."""
         report = Report()
         fields = {"columns": ("seq", "data"), "fail_on_data_loss": False} | given
         batches = reader.read_range(self.place, ReadRange("S", low, high, **fields), report)
@@ -101,14 +101,14 @@ class Store:
         self.path(number).write_bytes(data)
 
     def refusal(self) -> str:
-        """Return why nothing is read, also where losses are allowed."""
+        """Return why nothing is read, which is refused even if losses are allowed."""
         with pytest.raises(BadStore) as caught:
             self.read()
         assert f"pyjs-server fsck {self.root}/jetstream" in str(caught.value)
         return str(caught.value)
 
     def whole_or_refusal(self, seqs: list[int]) -> str:
-        """Check that all is read, or return why nothing is."""
+        """Check that everything is read, or return why nothing is."""
         try:
             assert self.read() == (seqs, 0)
         except BadStore as error:
@@ -126,7 +126,7 @@ def store(tmp_path: Path) -> Store:
 
 
 def place_of_record(data: bytes, number: int) -> tuple[int, int]:
-    """Return where the record of that number begins and ends."""
+    """Return the offsets of the start and end of record `number`."""
     at = 64
     for _ in range(number):
         at += int.from_bytes(data[at : at + 4], "little")
@@ -352,7 +352,7 @@ def small(store: Store) -> list[Path]:
 
 
 def test_a_store_with_any_changed_byte_is_refused_or_read_as_if_it_were_whole(store: Store) -> None:
-    reserved = 5000 if scan.walk is None else 0  # zeros at the end, as a killed server leaves them
+    reserved = 5000 if scan.walk is None else 0  # a killed server leaves reserved zeros at the end
     files = small(store)
     store.path(3).write_bytes(store.path(3).read_bytes() + bytes(reserved))
     assert store.read() == (ALL, 0)
@@ -468,7 +468,7 @@ def test_a_segment_that_is_missing_or_cut_is_refused_by_its_index_file(store: St
     assert "00000001.seg is missing; its index file is there" in store.refusal()
     store.segment(2, 4, footer=False)
     store.append(2, STATE, 4, 4, 0)
-    assert store.read(4) == ([4], 0)  # the missing messages were removed before
+    assert store.read(4) == ([4], 0)  # the missing messages were removed, not lost
 
 
 def test_a_segment_that_repeats_sequences_is_refused(store: Store) -> None:
@@ -726,7 +726,7 @@ def test_a_stream_that_is_recreated_under_the_reader_is_a_loss_and_nothing_of_it
     filler = Filler(server.port, "LIVE")
     place, report = StoreDirectory(str(tmp_path / "store")), Report()
     what = ReadRange("LIVE", 1, 9001, created=filler.create(storage="file"), columns=(*columns, "ts_ns"))
-    filler.fill(9000, size=2000)  # three segments
+    filler.fill(9000, size=2000)  # these fill three segments
     (last,) = reader.read_range(place, replace(what, low=9000))
     strict = reader.read_range(place, replace(what, bulk_batch_rows=100), Report())
     careless = reader.read_range(place, replace(what, bulk_batch_rows=100, fail_on_data_loss=False), report)

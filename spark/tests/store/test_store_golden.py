@@ -1,4 +1,4 @@
-"""Golden store directories, as the server saw them when they were made, read without a server."""
+"""Golden store directories, read without a server: the messages are those that the server reported."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def digests(place: StoreDirectory, name: str, state: dict[str, Any]) -> list[str
 
 
 def digest(row: dict[str, Any]) -> str:
-    """Return the sequence of a message and a digest of all of it, as tests/golden/make.py does."""
+    """Return the sequence and a digest of all fields of a message, as in tests/golden/make.py."""
     message = {"subject": row["subject"], "seq": row["seq"], "time": created_text(row["ts_ns"])}
     message |= {"hdrs": base64.b64encode(row["headers"]).decode()} if row["headers"] else {}
     message |= {"data": base64.b64encode(row["data"]).decode()} if row["data"] else {}

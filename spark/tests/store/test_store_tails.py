@@ -42,7 +42,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> StoreDirectory:
 
 
 def stop_cleanly(store: Path, key: str) -> None:
-    """Start a server on a store that was killed, and stop it."""
+    """Start a server on the store of a killed one, and stop it cleanly."""
     config = json.dumps({"jetstream": {"store_dir": str(store), **({"key": key} if key else {})}})
     server = ServerProcess(our_command_from_anywhere(), config, store.parent, with_http=False)
     server.start()
@@ -50,7 +50,7 @@ def stop_cleanly(store: Path, key: str) -> None:
 
 
 def last_indexes(root: Path) -> dict[str, Path]:
-    """Return the index file of the last segment of each stream of the account that has one."""
+    """Return the index files of the last segments, by stream; streams without one are left out."""
     last = {
         path.parents[1].name: path.with_suffix(".idx")
         for path in sorted(root.rglob("$G/streams/*/msgs/*.seg"))
@@ -59,7 +59,7 @@ def last_indexes(root: Path) -> dict[str, Path]:
 
 
 def together(place: StoreDirectory) -> StoreDirectory:
-    """Return a copy of the store in which these index files are in one file."""
+    """Return a copy of the store in which one file contains these index files."""
     root = Path(shutil.copytree(place.path, f"{place.path}-together"))
     tails = {}
     for name, path in last_indexes(root).items():
@@ -71,7 +71,7 @@ def together(place: StoreDirectory) -> StoreDirectory:
 
 
 def read(place: StoreDirectory) -> dict[str, tuple[int, int]]:
-    """Return how many messages each stream has, and how many are lost."""
+    """Return the number of messages and of lost ones in each stream."""
     found = {}
     for stream in streams(place):
         report = Report()

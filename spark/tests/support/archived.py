@@ -42,7 +42,7 @@ def archive_until(lake: Lake, stream: str, servers: str, when: int, begins: Conn
 
 
 def archived(lake: Lake, stream: str) -> list[int]:
-    """Return the sequences in an archive, in their order, doubles too."""
+    """Return the sequences in an archive, in their order, including duplicates."""
     import pyarrow.parquet as pq
 
     if lake.format == "parquet":

@@ -1,4 +1,4 @@
-"""A certificate authority, a server's and a client's certificate, made for one test."""
+"""A certificate authority, and the certificates of a server and a client, made for one test."""
 
 from __future__ import annotations
 

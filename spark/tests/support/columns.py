@@ -10,14 +10,14 @@ from pyjs_spark.decode.wire import Taken
 
 
 class Taking(Protocol):
-    """Any decoder."""
+    """The interface of any decoder."""
 
     def take(self) -> Taken:
         """Return the batch."""
 
 
 def rows_of(decoder: Taking) -> dict[str, list[object]]:
-    """Take the batch and return its columns as plain values."""
+    """Take the batch; return its columns as plain values."""
     rows, headerless, columns = decoder.take()
     found: dict[str, list[object]] = {}
     for name, buffers in columns.items():
@@ -71,7 +71,7 @@ def readable(text: bytes) -> bytes:
 
 
 def slow_map(block: bytes) -> dict[bytes, list[bytes]] | None:
-    """Read headers as slowly and plainly as possible."""
+    """Parse headers slowly, in the simplest possible way."""
     if not block:
         return None
     found: dict[bytes, list[bytes]] = {}

@@ -1,4 +1,4 @@
-"""The parts of a document that tests hold to the code: examples and tables."""
+"""The parts of a document that tests compare with the code: examples and tables."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ COMMAND = re.compile(r"^    pyjs-pipeline (.+)$", re.MULTILINE)
 
 
 def examples(text: str) -> list[tuple[str, str]]:
-    """Return the language and the text of every example, in their order."""
+    """Return the language and the text of each example, in their order."""
     return BLOCK.findall(text)
 
 

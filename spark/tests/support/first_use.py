@@ -1,4 +1,4 @@
-"""A new user's first minute, in an environment that has the wheel alone: `python first_use.py '<JSON>'`.
+"""A new user's first minute, in an environment that contains only the wheel: `python first_use.py '<JSON>'`.
 
     {"servers": "nats://...", "stream": "ORDERS", "remote": ""}      remote "local": over Spark Connect
 

@@ -60,10 +60,10 @@ class RestCatalog:
 
     @property
     def settings(self) -> dict[str, str]:
-        """Return how a client names it."""
+        """Return the settings with which a client uses this catalog."""
         return {"type": "rest", "uri": self.url}
 
     def stop(self) -> None:
-        """End the server."""
+        """Stop the server."""
         self._server.kill()
         self._server.wait()

@@ -16,7 +16,7 @@ CLASSES = Path(sys.prefix) / "spark.jsa"
 # about an unusable archive would go to stdout, from which scripts of Spark read a command.
 PLAIN_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xlog:disable"
 QUICK_JAVA = f"{PLAIN_JAVA} -XX:SharedArchiveFile={CLASSES}" if CLASSES.exists() else PLAIN_JAVA
-# Plans of a few rows are not worth compiling, nor looking at again while they run.
+# For a few rows, it is not worth compiling plans or optimizing them while they run.
 QUICK_PLANS = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",

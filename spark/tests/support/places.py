@@ -1,4 +1,4 @@
-"""Where the sources are that these tests run."""
+"""The locations of the sources that these tests use."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class CuttingProxy:
 
 def _pass_on(client: socket.socket, server: socket.socket, left: int, said: Callable[[bytes], bytes]) -> None:
     """Copy in both directions until one side closes or the server has sent `left` bytes."""
-    with selectors.DefaultSelector() as ready:  # select() takes no descriptor over 1,023
+    with selectors.DefaultSelector() as ready:  # select() accepts no descriptor above 1,023
         ready.register(client, selectors.EVENT_READ, (client, server))
         ready.register(server, selectors.EVENT_READ, (server, client))
         while left > 0:

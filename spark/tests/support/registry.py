@@ -20,7 +20,7 @@ NOT_FOUND = {"error_code": 40403, "message": "Schema not found"}
 
 
 class SchemaRegistry:
-    """Schemas by their ids."""
+    """A schema registry: schemas by id."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -67,7 +67,7 @@ class SchemaRegistry:
         return 200, {"schema": found["serialized" if is_serialized else "schema"]}
 
     def stop(self) -> None:
-        """End the server."""
+        """Stop the server."""
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()

@@ -1,7 +1,7 @@
 """An S3 server for tests: moto's HTTP server on a free port of loopback, with one bucket.
 
-It stores objects in memory and checks conditional puts as Amazon S3 does, which Delta's commits need. It is a process
-of its own, since deltalake holds Python's lock while it waits for an answer.
+It stores objects in memory and checks conditional puts as Amazon S3 does, which Delta's commits need. It is a
+separate process, since deltalake holds Python's lock while it waits for an answer.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class S3Server:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Return the variables that clients of S3 read."""
+        """Return the environment variables that S3 clients read."""
         return {
             "AWS_ENDPOINT_URL": self.url,
             "AWS_ALLOW_HTTP": "true",
@@ -62,5 +62,5 @@ class S3Server:
         return [each["Key"] for page in pages for each in page.get("Contents", ())]
 
     def stop(self) -> None:
-        """End the server."""
+        """Stop the server."""
         self._server.communicate()

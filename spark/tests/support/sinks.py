@@ -51,7 +51,7 @@ class Task:
 
 
 class Out:
-    """The target of a test's writes."""
+    """The stream to which a test writes."""
 
     def __init__(self, filler: Filler, port: int, task: Task) -> None:
         self.filler = filler
@@ -65,7 +65,7 @@ class Out:
         return JetStreamSource(options=datasource.CaseInsensitiveDict({**self.options, **options}))
 
     def writer(self, columns: str = ROWS, **options: str) -> Any:
-        """Return the writer of a batch as a worker has it."""
+        """Return a batch writer, as a worker receives it."""
         made = self.source(**options).writer(schema_of(columns), False)
         return pickle.loads(pickle.dumps(made))
 
@@ -100,7 +100,7 @@ class Out:
         return found
 
     def markers(self, sink_id: str = "", bucket: str = "pyjs-sinks") -> dict[str, dict[str, Any]]:
-        """Return the values of a sink's keys by their partitions."""
+        """Return the values of a sink's keys by partition."""
         prefix = f"$KV.{bucket}.{sink_id or self.filler.name.lower()}."
         info = self.filler.raw.try_api(f"STREAM.INFO.KV_{bucket}", subjects_filter=prefix + "*")
         subjects = (info.get("state", {}).get("subjects") or {}) if "error" not in info else {}

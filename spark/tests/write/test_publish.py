@@ -31,7 +31,7 @@ _frames = pytest.importorskip("pyjs_spark_fast.frames")
 
 @pytest.fixture(autouse=True, params=[frames, _frames], ids=["plain", "compiled"])
 def acks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """Both ways to read acknowledgements."""
+    """Reading acknowledgements with each of the two decoders."""
     module: ModuleType = request.param
     monkeypatch.setattr(publish, "Acks", module.Acks)
     monkeypatch.setattr(retry, "FIRST_PAUSE_S", 0.001)
@@ -39,7 +39,7 @@ def acks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Mod
 
 
 class Outlet:
-    """A publisher and the rows that it sends."""
+    """A publisher, and the rows to send."""
 
     def __init__(self, port: int, filler: Filler, *, retries: int = 5, ack_timeout_s: float = 20.0) -> None:
         self.client = Client(ConnectSettings((f"nats://127.0.0.1:{port}",), timeout_s=5.0))

@@ -35,7 +35,7 @@ def test_a_task_of_a_new_batch_reads_no_markers_of_others(out: Out, monkeypatch:
     assert read == []
 
     out.task.part = 4
-    out.stream_writer().write(iter([out.batch(out.rows(0, 3))]))  # another run of the last batch
+    out.stream_writer().write(iter([out.batch(out.rows(0, 3))]))  # repeats the last batch
 
     assert read == [4]
     assert sorted(out.markers()) == ["0", "1", "2", "3", "4"]

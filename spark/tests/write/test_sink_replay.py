@@ -294,7 +294,7 @@ def test_what_was_stored_before_a_server_gave_a_silent_connection_up_is_not_sent
     try:
         out.writer(delivery="atLeastOnce").write(slow())
         assert clients[0].connections >= 2  # otherwise this proves nothing
-        filler.raw = RawClient(process.port)  # the first one answers no PING
+        filler.raw = RawClient(process.port)  # the first client has answered no PING
         assert out.payloads() == [b"%d" % n for n in range(20)]
     finally:
         process.kill()

@@ -77,7 +77,7 @@ class Server:
         await self.stop()
 
     async def start(self) -> None:
-        """Start the server; clients can connect when this returns. A stopped server can be started again.
+        """Start the server; clients can connect when this returns. A stopped server can be restarted.
 
         Raises:
             StartFailed: a port, a file or the store directory cannot be used; nothing is left open.

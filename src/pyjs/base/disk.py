@@ -65,10 +65,7 @@ class Disk(Protocol):
         """Truncate a file, or extend it with zeros."""
 
     def allocate(self, fd: int, offset: int, size: int) -> None:
-        """Reserve space for bytes offset ..
-
-        Offset + size, so that a later write to them cannot fail for lack of space.
-        """
+        """Reserve `size` bytes from `offset`, so that a later write to them cannot fail for lack of space."""
 
     def sync_file(self, fd: int) -> None:
         """Make the file's bytes durable (fdatasync)."""
@@ -273,10 +270,7 @@ class OsDisk(Disk):
         os.ftruncate(fd, size)
 
     def allocate(self, fd: int, offset: int, size: int) -> None:
-        """Reserve space for bytes offset ..
-
-        Offset + size, so that a later write to them cannot fail for lack of space.
-        """
+        """Reserve `size` bytes from `offset`, so that a later write to them cannot fail for lack of space."""
         if hasattr(os, "posix_fallocate"):
             os.posix_fallocate(fd, offset, size)
         else:

@@ -28,7 +28,7 @@ class StoreFailed(PyjsError):
 
 
 class NotNow(PyjsError):
-    """Stored bytes cannot be read for the moment, because descriptors or memory are short; nothing is lost."""
+    """Stored bytes cannot be read now, because file descriptors or memory ran out; nothing is lost."""
 
 
 class CorruptRecord(PyjsError):

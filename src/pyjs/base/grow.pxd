@@ -9,7 +9,7 @@ cdef enum:
     ROOM_MIN = 16               # items for which the first allocation has room
 
 cdef inline int grow_to(void** items, size_t* room, size_t count, size_t size) noexcept nogil:
-    """Resize an array to exactly `count` items of `size` bytes; if memory is short, return -1 and change nothing."""
+    """Resize an array to exactly `count` items of `size` bytes; if out of memory, return -1 and change nothing."""
     cdef void* grown = realloc(items[0], count * size)
     if grown == NULL:
         return -1
@@ -18,7 +18,7 @@ cdef inline int grow_to(void** items, size_t* room, size_t count, size_t size) n
     return 0
 
 cdef inline int grow(void** items, size_t* room, size_t count, size_t size) noexcept nogil:
-    """Make room for `count` items of `size` bytes by doubling; if memory is short, return -1 and change nothing."""
+    """Make room for `count` items of `size` bytes by doubling; if out of memory, return -1 and change nothing."""
     if count <= room[0]:
         return 0
     return grow_to(items, room, max(count, room[0] * 2, <size_t> ROOM_MIN), size)

@@ -10,7 +10,8 @@ cdef struct RefTable:           # an empty table is all zero
     uint32_t mask               # slots - 1; the number of slots is a power of two. 0 while `slots` is NULL
     uint32_t used
 
-cdef int ref_put(RefTable* t, uint32_t tag, uint32_t ref) noexcept nogil    # the key must be absent; -1: no memory
+# The key must be absent. Return -1 if out of memory.
+cdef int ref_put(RefTable* t, uint32_t tag, uint32_t ref) noexcept nogil
 cdef void ref_remove(RefTable* t, uint32_t at) noexcept nogil  # remove the entry in slot `at`; other entries may move
 cdef void ref_fit(RefTable* t) noexcept nogil                       # release memory if few entries are left
 cdef void ref_free(RefTable* t) noexcept nogil                      # free the memory; the table is then empty

@@ -15,7 +15,7 @@ cdef enum:
 
 
 cdef int resize(RefTable* t, uint32_t slots) noexcept nogil:
-    """Move the entries to a table with `slots` slots (a power of two above `used`); return -1 if memory is short."""
+    """Move the entries to a table with `slots` slots (a power of two above `used`); return -1 if out of memory."""
     cdef RefSlot* before = t.slots
     cdef uint32_t i, at, mask = slots - 1
     cdef RefSlot* moved = <RefSlot*> calloc(slots, sizeof(RefSlot))
@@ -63,7 +63,7 @@ cdef void ref_remove(RefTable* t, uint32_t at) noexcept nogil:
 
 cdef void ref_fit(RefTable* t) noexcept nogil:
     if t.mask > 7 and t.used <= t.mask >> 3:
-        resize(t, (t.mask + 1) >> 2)        # if memory is short, the size does not change
+        resize(t, (t.mask + 1) >> 2)        # if out of memory, the size does not change
 
 
 cdef void ref_free(RefTable* t) noexcept nogil:

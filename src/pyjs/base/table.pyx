@@ -159,4 +159,4 @@ cdef void table_fit(Table* t) noexcept nogil:
         try:
             table_grow(t)       # to twice the number of entries
         except MemoryError:
-            pass                # if memory is short, the size does not change
+            pass                # if out of memory, the size does not change

@@ -70,7 +70,7 @@ class Cluster:
         self.greeting: set[Route] = set()  # connections whose greeting is not complete
         # by server id: routes for which CONNECT was sent but not answered
         self.dials_made: dict[str, Route] = {}
-        self.port = options.port  # port for routes; the shell replaces it by the actual port
+        self.port = options.port  # port for routes; replaced by the actual port once the server listens
         self.lame_duck = False
         self._mesh = Mesh(self)
         self._ids = count(1)
@@ -158,7 +158,7 @@ class Cluster:
         return self._mesh.is_settled() and all(route.synced for route in self.routes.values())
 
     def is_told(self, server_id: str) -> bool:
-        """Return whether another server has reported a route of its own to `server_id`."""
+        """Return whether another server has reported its own route to `server_id`."""
         return any(server_id in told for told in self._told.values())
 
     def me(self, route: Route) -> PeerInfo:

@@ -61,7 +61,7 @@ class Pulse:
             self._timer = None
 
     def came(self, connection: Route) -> None:
-        """Send heartbeats together with the other server, if a heartbeat arrived on this connection."""
+        """Handle a heartbeat: send this server's own heartbeats at once, unless it has just done so."""
         info = connection.info
         if info is None or self.connections.get(info.server_id) is not connection or self._timer is None:
             return

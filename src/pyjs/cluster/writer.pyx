@@ -61,7 +61,7 @@ cdef class RouteWriter:
         self.route = None
 
     cdef int send_msg(self, Msg* m, uint32_t account, Target* t) noexcept nogil:
-        """Write a message for the plain subscriptions or for the queue group of `t`; return -1 if memory is short."""
+        """Write a message for the plain subscriptions or for the queue group of `t`; return -1 if out of memory."""
         cdef FrameHeader header
         cdef MsgFixed fixed
         cdef bint plain = t.sub.queue_id == 0

@@ -200,5 +200,5 @@ class States:
 
 
 def _give(made: Made, data: bytes) -> None:
-    if made.member.applied >= made.index:  # a group that was opened again may have applied fewer entries
+    if made.member.applied >= made.index:  # a group that was reopened may have applied fewer entries
         made.ready(made, descriptor.describe(data, made.time_ns) + data)

@@ -7,10 +7,10 @@ A turn, in the order of its effects:
 3. committed entries are applied, some in each turn, in fair order over the groups;
 4. reads whose index has been applied are answered, full logs are compacted, snapshots continue.
 
-If a machine raises an exception, its group stops on this node. A group that panics in the engine is opened again; one
+If a machine raises an exception, its group stops on this node. A group that panics in the engine is reopened; one
 whose log is damaged returns empty, as a new replica. If the log fails, the node leaves all groups and sends nothing.
 
-Knows no sockets, disks and clocks: the log and the peers are seams, and the time is that of the node's turn.
+Knows nothing of sockets, disks and clocks: the log and the peers are seams, and the time is that of the node's turn.
 Long because it has all calls of the engine.
 """
 

@@ -194,7 +194,7 @@ class Doubts:
         return list(self._doubts)
 
     def missing(self, group: int, now_ns: int) -> list[int]:
-        """Return the nodes of replicas whose answer a group in doubt has lacked for long."""
+        """Return the nodes whose replicas have not answered a group in doubt for a long time."""
         doubt = self._doubts.get(group)
         if doubt is None or doubt.is_accepted or not 0 <= doubt.since_ns < now_ns - MISSING_NS:
             return []

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from pyjs.core.sink import Turn
 
 REOPEN_NS = (
-    # pause before a group that has panicked is opened again; doubled by each further panic, up to 64 s
+    # pause before a group that has panicked is reopened; doubled by each further panic, up to 64 s
     NS_PER_S
 )
 ASK_NS = 200 * NS_PER_MS  # between two requests to start an election

@@ -28,7 +28,7 @@ ENTRY_COST = 64  # bytes of an entry in the log, in addition to its payload
 
 
 class State(Enum):
-    """RUNNING -> STOPPED after a fault of the machine or a damaged entry, until the group is opened again."""
+    """RUNNING -> STOPPED after a fault of the machine or a damaged entry, until the group is reopened."""
 
     RUNNING = "running"
     STOPPED = "stopped"

@@ -36,7 +36,7 @@ class Offer:
 
     data: bytes
     unused_ns: int  # time at which the offer is dropped if no peer has got it
-    peers: dict[int, int] = field(default_factory=dict)  # peer -> time at which its transfer is given up
+    peers: dict[int, int] = field(default_factory=dict)  # peer -> time at which its transfer is abandoned
 
 
 @dataclass(slots=True)

@@ -42,11 +42,11 @@ cdef class OutBuf:
         return self.portion and waiting and self.pieces_len + self.len > BACKLOG_MAX // waiting
 
     cdef void set_limit(self, size_t limit) noexcept
-    cdef char* reserve(self, size_t n) noexcept nogil       # room for n more bytes; NULL: overflow or no memory
-    cdef int begin_piece(self, size_t n) noexcept           # 0, -1: no memory
-    cdef int add(self, const char* p, size_t n) noexcept nogil      # 0, -1: overflow
+    cdef char* reserve(self, size_t n) noexcept nogil       # room for n more bytes; NULL: overflow or out of memory
+    cdef int begin_piece(self, size_t n) noexcept           # return 0; -1: out of memory
+    cdef int add(self, const char* p, size_t n) noexcept nogil      # return 0; -1: overflow
     cdef int add_whole(self, bytes piece) except -1         # 0: queued without a copy, 1: overflow
-    # like add_whole, with CRLF after it; True: overflow or no memory
+    # like add_whole, with CRLF after it; True: overflow or out of memory
     cdef bint add_body(self, PyObject* body) noexcept nogil
     cdef bytes take(self)
     cdef list take_all(self)

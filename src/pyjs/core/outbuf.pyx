@@ -72,7 +72,7 @@ cdef class OutBuf:
     cdef int begin_piece(self, size_t n) noexcept:
         """Queue the buffer as a piece, and start a new buffer with room for `n` bytes.
 
-        Return -1 if memory is short.
+        Return -1 if out of memory.
         """
         try:
             if self.len:

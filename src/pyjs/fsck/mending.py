@@ -165,7 +165,7 @@ def rewrite_state(files: Files, directory: str) -> str:
 
 
 def set_state_aside(disk: Disk, directory: str) -> str:
-    """Rename the files of an unreadable state; the consumer then begins again, as after a start of the server."""
+    """Rename the files of an unreadable state; the next start then resets the consumer."""
     file = state_file(Files(disk), directory)
     aside = file.set_aside()
     disk.sync_dir(directory)

@@ -1,6 +1,6 @@
 """The check of one stream's messages: every log record, the chain, the index files, the order of the segments.
 
-The segments are mapped and scanned one by one, as by a server that starts without index files. Only a few numbers per
+The segments are mapped and scanned one by one, as at a start without index files. Only a few numbers per
 segment and the sequences in its DELETES records stay in memory, so memory does not grow with the store. After all
 removals have been read, the live messages are known; segments with removed messages are then read a second time.
 
@@ -461,7 +461,7 @@ class MessagesCheck:
                 DAMAGE, segment.path, f"message {seq} is overwritten but was never removed"
             )
             finding.first_seq = finding.last_seq = seq
-            if seq not in blank:  # a starting server takes erased messages for removed
+            if seq not in blank:  # the server treats an erased message as removed
                 segment.lost.append((seq, seq))
         if overwritten:
             last = segment is self._read[-1]

@@ -288,7 +288,7 @@ class Server:
             fail(str(error))
         await self._routes.start()
         if self.options.worker is None:
-            # The clients of a server that starts again must reach subscribers and streams of the others at once.
+            # The clients of a restarted server must reach subscribers and streams of the others at once.
             await self._routes.wait_known()
 
     async def _meet(self, worker: Worker) -> None:
@@ -487,7 +487,7 @@ class Server:
             self._stopping.add_done_callback(lambda _: self.abort())  # also if cancelled before it begins
 
     async def stop(self) -> None:
-        """Stop the server: close its connections and streams. A stopped server cannot be started again."""
+        """Stop the server: close its connections and streams. A stopped server cannot be restarted."""
         if self.state is State.NEW:
             self.state = State.STOPPED
             self._stopped.set()

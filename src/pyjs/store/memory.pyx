@@ -66,7 +66,7 @@ cdef class MemStore(StreamStore):
         return self.catalogue.last_seq
 
     cdef char* body_of(self, Msg* m) noexcept nogil:
-        """Return a copy of a message, or the next part if the batch was copied before; NULL if memory is short."""
+        """Return a copy of a message, or the next part if the batch was copied before; NULL if out of memory."""
         cdef char* body
         if self.part_at < self.n_parts:
             body, self.parts[self.part_at] = self.parts[self.part_at], NULL

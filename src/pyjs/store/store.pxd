@@ -64,10 +64,11 @@ cdef class StreamStore:
     cdef uint64_t skip(self) noexcept nogil                         # use up one sequence without a message
     cdef int skip_to(self, uint64_t seq) noexcept nogil             # use up all sequences up to `seq`; -1: refused
     cdef int commit(self) noexcept nogil        # write all appends to the file; -1: failed, see `error`
-    cdef int load(self, uint64_t seq, Record* r) noexcept nogil     # 0, -1: absent, -2: damaged, -3: not readable now
+    # Return 0; -1: absent, -2: damaged, -3: not readable now.
+    cdef int load(self, uint64_t seq, Record* r) noexcept nogil
     cdef int drop(self, uint64_t seq, bint erase) noexcept nogil    # 0; -1: there was no such message
     # Find and check the live entry i. Return 0: `p` is a whole record; 1: `p` is subject | headers | payload; below
-    # 0: as `load`.
+    # 0: an error, as in `load`.
     cdef int find_stored(self, Segment* s, uint32_t i, const char** p) noexcept nogil
 
     # Called before and after the effects of each entry of a replicated stream; the effects append about `size`
@@ -77,7 +78,8 @@ cdef class StreamStore:
 
     # Hooks that each kind of store implements.
     cdef void forget(self, Segment* s, uint32_t i, bint erase) noexcept nogil       # entry i was dropped just now
-    cdef void retire(self, size_t at) noexcept nogil  # segment `at`, which is not the last one, has no live messages
+    # remove segment `at`, which has no live messages and is not the last one
+    cdef void retire(self, size_t at) noexcept nogil
     cdef void clear_segments(self) noexcept nogil               # all messages were removed
     cdef void part_from_first(self, size_t n, Remains remains) noexcept         # remove the first n segments
     cdef Segment* tail(self) noexcept nogil  # the segment that the next entry goes into; NULL: refused

@@ -255,7 +255,7 @@ cdef class StreamStore:
     cdef void keep_from(self, uint64_t seq) noexcept:
         """Drop all messages below `seq`: index only the others again; `take_remains` then returns the old memory.
 
-        Does nothing if memory is short.
+        Does nothing if out of memory.
         """
         cdef Remains remains
         cdef size_t at = index_at(&self.catalogue.index, seq)

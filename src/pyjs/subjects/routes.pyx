@@ -266,7 +266,7 @@ cdef class RouteCache:
         self.lists[r.list_id].n_routes -= 1
 
     cdef int resize(self, size_t slots) noexcept nogil:
-        """Move the entries to a table with `slots` slots, a power of two; return -1 if memory is short."""
+        """Move the entries to a table with `slots` slots, a power of two; return -1 if out of memory."""
         cdef Entry* before = self.entries
         cdef size_t i, at, n = self.mask + 1 if before != NULL else 0
         cdef Entry* entries = <Entry*> calloc(slots, sizeof(Entry))

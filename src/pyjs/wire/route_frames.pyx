@@ -66,7 +66,7 @@ cdef class FrameReader:
         return found
 
     cdef int refill(self, size_t want) noexcept nogil:
-        """Complete the stored bytes to `want` bytes. Return 0 if all of the read is used, -1 if memory is short."""
+        """Complete the stored bytes to `want` bytes. Return 0 if all of the read is used, -1 if out of memory."""
         cdef size_t n = 0 if self.kept_len >= want else min(want - self.kept_len, self.left)
         cdef char* more
         if want > self.kept_room:
@@ -81,7 +81,7 @@ cdef class FrameReader:
         return self.kept_len >= want
 
     cdef int keep(self) noexcept nogil:
-        """Store the rest of the read; return -1 if memory is short."""
+        """Store the rest of the read; return -1 if out of memory."""
         cdef size_t n = self.left
         if n == 0:
             return 0

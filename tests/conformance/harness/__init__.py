@@ -1,5 +1,5 @@
 """The conformance harness: scripts, a raw-socket player, recordings, masks and their comparison.
 
-Must never import the server: it sees a process and its sockets only.
-Order of reading: script, frames, process, player, masks, compare. See ../README.md for the language.
+It must never import the server: it uses only the server's process and sockets. Order of reading: script, frames,
+process, player, masks, compare. ../README.md describes the language.
 """

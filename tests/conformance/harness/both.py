@@ -1,4 +1,4 @@
-"""The same scene on nats-server and on ours, each on a fresh process; and one process of either."""
+"""Runs a scene on nats-server and on our server, each in a fresh process, and starts a process of either one."""
 
 from __future__ import annotations
 

@@ -6,9 +6,9 @@ One statement per line:
     unordered ARGUMENTS     the same, but lines are sorted: the tool prints headers in random order
     start NAME ARGUMENTS    run a command in the background
     shows NAME TEXT         wait until it has printed the text
-    end NAME                wait until it has ended by itself; stop NAME: interrupt it. Both record its output.
-    listening SUBJECT       wait until there is a subscription to the subject (seen on the monitoring port)
-    text NAME CONTENT       write a file; file NAME SIZE: write SIZE bytes; same NAME NAME: are the files equal?
+    end NAME                wait until it has ended uninterrupted; stop NAME: interrupt it. Both record its output.
+    listening SUBJECT       wait until the monitoring port shows a subscription to the subject
+    text NAME CONTENT       write a file; file NAME SIZE: write SIZE bytes; same NAME NAME: compare two files
 
 Every command runs in a directory of this run, without the user's contexts. Only values that differ from one run to
 the next on the same server are masked (times, durations, ids, ports, sizes of the disk).

@@ -64,11 +64,11 @@ class NodeClient:
         return [frame for frame in before if not frame[0].startswith(b"fence.")]
 
     def wait_for_any(self) -> None:
-        """Wait for a message."""
+        """Wait for at least one message."""
         self.wait_for_messages(1)
 
     def wait_for_messages(self, count: int) -> None:
-        """Wait until that many messages were read."""
+        """Wait until `count` messages were read."""
         while len(self.frames) < count:
             self._step()
 
@@ -173,7 +173,7 @@ class ThreeServers:
                 pass
 
     def server(self, name: str) -> ServerProcess:
-        """Return a server."""
+        """Return the server with this name."""
         return self._servers[name]
 
     def release(self) -> None:
@@ -183,19 +183,19 @@ class ThreeServers:
         self._clients.clear()
 
     def kill(self) -> None:
-        """End all."""
+        """Close all clients and kill all servers."""
         self.release()
         for server in self._servers.values():
             server.kill()
 
     def client(self, server: str, **options: object) -> NodeClient:
-        """Return a new client of a server."""
+        """Return a new client of the server with this name."""
         client = NodeClient(self._servers[server].port, **options)
         self._clients.append(client)
         return client
 
     def page(self, name: str, path: str) -> Any:
-        """Return a page of the monitoring port of a server."""
+        """Return a page of a server's monitoring port."""
         url = f"http://127.0.0.1:{self._servers[name].http_port}{path}"
         with urllib.request.urlopen(url, timeout=WAIT_S) as reply:
             return json.load(reply)
@@ -276,9 +276,9 @@ def three(
     own: dict[str, str] | None = None,
     names: tuple[str, ...] = NAMES,
 ) -> Iterator[ThreeServers]:
-    """Start three servers, or those of `names`, and end them.
+    """Start three servers, or those of `names`; kill them at the end.
 
-    `own` has further lines of the configuration of each.
+    `own` maps a server's name to further lines of its configuration.
     """
     servers = ThreeServers(command, directory, common, block, own, names)
     try:

@@ -18,7 +18,7 @@ def differences(left: dict[str, Any], right: dict[str, Any], script_text: str) -
 
 
 def masked_differences(left: dict[str, Any], right: dict[str, Any]) -> list[str]:
-    """Return one line per difference of two recordings that are masked already; none means equal."""
+    """Return one line per difference of two recordings that are already masked; none means equal."""
     found: list[str] = []
     _compare("", left, right, found)
     return found

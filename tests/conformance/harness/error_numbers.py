@@ -1,7 +1,7 @@
 """Numbers of nats-server's API errors that this server never answers, with reasons, and the page docs/errors.md.
 
 `python -m tests.conformance.harness.error_numbers` writes the page; test_errors.py checks that it is current and that
-the numbers here and those of pyjs.jetstream.errcodes are all of nats-server 2.15.
+the numbers here and those of pyjs.jetstream.errcodes are together all numbers of nats-server 2.15.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
-"""Starts of our server without its imports, which take most of the processor time of a start.
+"""Starts our server without its imports, which take most of the processor time of a start.
 
 One process imports the server and waits. For each start it forks a child that runs the command with the arguments,
 the environment, the folder and the log of that start. So each server is a separate process: it gets signals, can be
 killed and leaves its files behind. Scenarios start servers this way. The tests of the command itself
 (tests/system/test_process.py and others) start `python -m pyjs`.
 
-The parent speaks JSON lines: it answers a start with the process id, and a process id with its exit code or null.
+The parent reads and writes JSON lines: a start is answered with its process id, and a process id with its exit code
+or null.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ NOT_OF_THE_COMMAND = ("pyjs.__main__", "pyjs.aio", "pyjs.models", "pyjs.pytest_p
 
 
 class Parent:
-    """The process that forks, as seen from the tests."""
+    """The process that forks the servers; the tests' handle for it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()  # any thread of the tests may start a server
@@ -41,11 +42,11 @@ class Parent:
         atexit.register(self.end)
 
     def end(self) -> None:
-        """End the process; servers that run are left alone."""
+        """End the process; servers that it forked keep running."""
         self._process.communicate(timeout=20)
 
     def ask(self, question: Any) -> Any:
-        """Return the answer to a question."""
+        """Send a request to the process and return its answer."""
         assert self._process.stdin
         assert self._process.stdout
         with self._lock:
@@ -59,7 +60,7 @@ _first = threading.Lock()
 
 
 def parent() -> Parent:
-    """Return the parent of this process's servers; the first call, from any thread, starts it."""
+    """Return the process that forks this test process's servers; the first call, from any thread, starts it."""
     with _first:
         if not _parents:
             _parents.append(Parent())
@@ -71,7 +72,8 @@ class Forked:
 
     def __init__(self, arguments: list[str], log: Path, cwd: Path, env: dict[str, str]) -> None:
         start = {"arguments": arguments, "log": str(log), "cwd": str(cwd), "env": env}
-        log.write_bytes(b"")  # a reader finds this start's log, also before the child has opened it
+        # so that a reader does not find an earlier log before the child has opened this one
+        log.write_bytes(b"")
         self.pid: int = parent().ask(start)
         self.returncode: int | None = None
 
@@ -126,7 +128,7 @@ def serve() -> None:
 
 
 def import_it(name: str) -> None:
-    """Import a module, unless it needs the consensus engine and that is not here."""
+    """Import a module; skip one that needs the consensus engine if the engine is not installed."""
     try:
         importlib.import_module(name)
     except ImportError as error:
@@ -135,7 +137,7 @@ def import_it(name: str) -> None:
 
 
 def exit_code(pid: int) -> int | None:
-    """Return the exit code of a child that has ended, which is reaped."""
+    """Reap a child and return its exit code, or None if it has not ended."""
     ended, status = os.waitpid(pid, os.WNOHANG)
     return os.waitstatus_to_exitcode(status) if ended else None
 
@@ -146,7 +148,7 @@ def fork(start: dict[str, Any]) -> int:
 
 
 def run(start: dict[str, Any]) -> NoReturn:
-    """Become the command: standard streams, folder, environment and arguments are those of `start`."""
+    """Run the command in this process, with the standard streams, directory, environment and arguments of `start`."""
     code = 1
     try:
         nothing = os.open(os.devnull, os.O_RDONLY)

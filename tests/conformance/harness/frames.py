@@ -2,7 +2,7 @@
 
 A frame is a plain dict, so that a recording is JSON: it has `op` and the fields of that verb. Header blocks are only
 parsed if composing them again gives the same bytes; payloads are parsed if they are JSON objects or arrays. Bytes
-that are no frame become one `garbage` frame, together with all bytes after them.
+that are not a frame become, together with all bytes after them, one `garbage` frame.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _STATUS = re.compile(r"^(NATS/1\.0)(?: (\d{3}))?(?: (.*))?$")
 
 
 class FrameReader:
-    """Bytes in, frames out, split anywhere."""
+    """Parses the server's output into frames; the bytes may arrive in any pieces."""
 
     def __init__(self) -> None:
         self._buffer = b""
@@ -73,7 +73,7 @@ class FrameReader:
 
 
 def headers(block: bytes) -> dict[str, Any]:
-    """Return the parts of a header block, or its text where it is not in the usual form."""
+    """Return the parts of a header block, or its text if it is not in the usual form."""
     text = _text(block)
     lines = text.split("\r\n")
     match = _STATUS.match(lines[0])

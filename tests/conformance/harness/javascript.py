@@ -29,7 +29,7 @@ LIMITS = {"account": "{ max_mem: 16MB, max_file: 16MB, max_streams: 2, max_consu
 
 
 class NotInstalled(Exception):
-    """The packages are not there and npm does not bring them."""
+    """The packages are missing, and npm cannot install them."""
 
 
 class ScriptFailed(Exception):
@@ -52,7 +52,7 @@ def packages() -> Path:
             fresh.mkdir()
             shutil.copy(manifest, fresh)
             _install(fresh)
-            with suppress(OSError):  # another worker was faster
+            with suppress(OSError):  # another test worker installed them first
                 fresh.rename(folder)
     return folder
 

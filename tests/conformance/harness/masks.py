@@ -7,8 +7,8 @@ replaced by the name of their kind.
 
 Only these are masked: server ids and keys, nonces, client ids, nuids, names of inboxes and consumers that the server
 chose, identities of sourced streams, times, durations, ports, process ids, and the version of the server. JSON in a
-text (the answers in an API audit) is masked too. A single space in place of a reply, which nats-server sends there,
-counts as no reply.
+text (the answers in an API audit) is masked too. A single space in place of a reply subject, which nats-server sends
+in some lines, counts as no reply.
 """
 
 from __future__ import annotations
@@ -172,7 +172,8 @@ class Masker:
         return ".".join(tokens)
 
     def _consumer(self, name: str) -> str:
-        form = _NUID if len(name) == 22 else _CONSUMER  # clients that name their ephemerals take a nuid
+        # clients generate a NUID as the name of an ephemeral consumer
+        form = _NUID if len(name) == 22 else _CONSUMER
         return name if name in self._script_words else self._matched("consumer", form, name)
 
     def _matched(self, kind: str, form: re.Pattern[str], value: str) -> str:

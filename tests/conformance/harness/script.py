@@ -1,7 +1,7 @@
 """A scenario file as a list of steps.
 
-This module knows the line language (../README.md), but nothing of sockets or servers: a step has the words of its
-line, and the player interprets them.
+This module parses the line language (../README.md) without using sockets or servers: a step has the words of its
+line, and the player executes it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ CONN_VERBS |= {"ack", "acksync", "acknext", "answer", "sync", "wait", "until"}
 
 
 class ScriptError(Exception):
-    """A line that the language does not know. The text names file, line and cause."""
+    """A line that is not in the script language. The text names the file, the line and the cause."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Step:
     """One statement."""
 
     line: int
-    verb: str  # a word of the language, or "send", "send-exact", "send-bytewise"
+    verb: str  # a verb of the language, or "send", "send-exact", "send-bytewise"
     conn: str  # the connection's name; "" for steps of the whole server
     text: str  # the rest of the line
 
@@ -45,7 +45,7 @@ class Script:
     title: str
     config: str  # server configuration; "<<store>>" stands for the store directory
     steps: tuple[Step, ...]
-    text: str  # the whole file: a token that stands here was not made up by the server
+    text: str  # the whole file: values that occur in it are not masked
 
     @property
     def uses_http(self) -> bool:
@@ -64,7 +64,7 @@ def load(path: Path, root: Path) -> Script:
 
 
 def parse(text: str, name: str) -> Script:
-    """Turn the text of a scenario into steps.
+    """Parse the text of a scenario into steps.
 
     Raises:
         ScriptError: a statement is unknown or malformed.

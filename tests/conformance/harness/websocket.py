@@ -78,7 +78,7 @@ class Both:
 
 @contextmanager
 def both_servers(directory: Path) -> Iterator[Both]:
-    """Yield an empty collection of pairs."""
+    """Yield an object that starts the pairs of servers on demand; kill them at the end."""
     both = Both(directory)
     try:
         yield both

@@ -1,4 +1,4 @@
-"""Many seeds of the simulation of the consensus: python -m tests.sim.consensus --seeds 0-9999 [--mutant NAME]."""
+"""Runs many seeds of the consensus simulation: python -m tests.sim.consensus --seeds 0-9999 [--mutant NAME]."""
 
 from __future__ import annotations
 

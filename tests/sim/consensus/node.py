@@ -291,7 +291,7 @@ class SimNode:
     def _claim_leads(self) -> None:
         """Report the groups that this node leads according to the engine, whether or not the machines know it yet."""
         for group in self.machines:
-            with suppress(RaftError, KeyError):  # the group is closed, or is being opened again
+            with suppress(RaftError, KeyError):  # the group is closed, or is being reopened
                 found = self.consensus.status(group)
                 if found.role == Role.LEADER and not self.stopped:
                     self.judge.leads(self.number, group, found.term)

@@ -77,7 +77,7 @@ class World:
             for number in numbers
         }
         self.now = 0
-        self.down: dict[int, int] = {}  # node -> time at which it starts again
+        self.down: dict[int, int] = {}  # node -> time at which it restarts
         self.published = 0
         spare = rng.choice((0, 0, 1000))
         for node in self.nodes.values():

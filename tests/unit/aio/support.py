@@ -14,7 +14,7 @@ CONNECT = b'CONNECT {"verbose":false,"pedantic":false,"headers":true}\r\nPING\r\
 
 
 class Talk:
-    """A connection to a server on this loop."""
+    """A client of a server on this loop."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader

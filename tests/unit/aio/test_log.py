@@ -1,4 +1,4 @@
-"""The server's log lines as records of logging."""
+"""The server's log lines as records of Python's logging."""
 
 from __future__ import annotations
 

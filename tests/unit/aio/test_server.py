@@ -294,7 +294,8 @@ def thawed_heap() -> Iterator[None]:
 @pytest.mark.usefixtures("thawed_heap")
 async def test_the_process_of_the_program_is_left_alone() -> None:
     def found() -> list[object]:
-        # SIGBUS is the one signal that is taken, below Python and in a chain: for unreadable pages of mapped files.
+        # SIGBUS is the only signal with a handler, in C, which calls the earlier handler: for unreadable pages of
+        # maps.
         handlers = [signal.getsignal(number) for number in signal.valid_signals()]
         loggers = [
             (logger.level, tuple(logger.handlers)) for logger in (logging.root, logging.getLogger("pyjs"))

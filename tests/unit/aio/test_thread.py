@@ -1,4 +1,4 @@
-"""A server in a thread, for programs without a loop."""
+"""A server in a thread, for programs that have no event loop."""
 
 from __future__ import annotations
 
@@ -82,7 +82,8 @@ def test_an_interrupt_while_it_starts_ends_the_thread(monkeypatch: pytest.Monkey
         if thread.name == "pyjs-server":
             signal.raise_signal(signal.SIGINT)
 
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
+    # a process that is started in the background ignores the signal
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with monkeypatch.context() as patched:
             patched.setattr(threading.Thread, "start", interrupted)

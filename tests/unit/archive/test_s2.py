@@ -40,7 +40,7 @@ def test_records_of_any_kind_are_the_same_after_it() -> None:
 
 
 def test_copies_shorter_than_a_repeat_stay() -> None:
-    block = b"\x0a\x0cabcd\x0a\x04\x00\x0a\x04\x00"  # three bytes from 4 back, twice
+    block = b"\x0a\x0cabcd\x0a\x04\x00\x0a\x04\x00"  # three bytes, starting 4 bytes back, twice
     assert decode_block(with_repeats(block), 100) == decode_block(block, 100) == b"abcdabcdab"
 
 
@@ -62,11 +62,11 @@ def test_the_checksum_is_the_same_without_the_instruction() -> None:
     [
         (b"\x00", b""),
         (b"\x04\x0cabcd", b"abcd"),
-        (b"\x08\x0cabcd\x01\x04", b"abcdabcd"),  # 4 bytes from 4 back
+        (b"\x08\x0cabcd\x01\x04", b"abcdabcd"),  # 4 bytes, starting 4 bytes back
         (b"\x05\x00a\x01\x01", b"aaaaa"),  # a copy that overlaps with itself
         (b"\x08\x0cabcd\x0e\x04\x00", b"abcdabcd"),
         (b"\x08\x0cabcd\x0f\x04\x00\x00\x00", b"abcdabcd"),
-        (b"\x0c\x0cabcd\x01\x04\x01\x00", b"abcdabcdabcd"),  # a repeat of the offset before
+        (b"\x0c\x0cabcd\x01\x04\x01\x00", b"abcdabcdabcd"),  # a repeat of the previous offset
         (b"\x10\x0cabcd\x01\x04\x15\x00\x00", b"abcdabcdabcdabcd"),  # with its length in one byte: 0 + 8
         (b"\x8c\x02\x0cabcd\x01\x04\x19\x00\x00\x00", b"abcd" * 67),  # in two bytes: 0 + 260
         (b"\x8c\x80\x04\x0cabcd\x01\x04\x1d\x00\x00\x00\x00", b"abcd" * 16387),  # in three: 0 + 65540
@@ -81,15 +81,15 @@ def test_an_element_is_decoded(block: bytes, data: bytes) -> None:
     [
         b"",
         b"\xff\xff\xff\xff\xff\x01",
-        b"\x05\x0cabcd",  # less than it claims
-        b"\x03\x0cabcd",  # more than it claims
+        b"\x05\x0cabcd",  # shorter than the header states
+        b"\x03\x0cabcd",  # longer than the header states
         b"\x04\x0cabc",
         b"\x08\x0cabcd\x01\x05",  # an offset before the beginning
         b"\x08\x0cabcd\x01\x00",  # a repeat before any copy
         b"\x08\x0cabcd\x01",
         b"\x08\x0cabcd\x0e\x00\x00",
         b"\x04\xfc\xff\xff\xff\xffabcd",
-        b"\xff\xff\xff\x0f\x00a",  # a bomb
+        b"\xff\xff\xff\x0f\x00a",  # the header states a huge size
     ],
 )
 def test_an_invalid_block_is_refused(block: bytes) -> None:

@@ -1,4 +1,4 @@
-"""The files of this machine."""
+"""The disk of this machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The seams that tests stand in for: clock, chance, log, names."""
+"""The interfaces that tests replace: clock, random numbers, log, names."""
 
 from __future__ import annotations
 

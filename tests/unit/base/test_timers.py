@@ -57,7 +57,7 @@ def test_the_cancelled_timers_of_a_crowd_are_forgotten_without_a_new_one() -> No
 
     for timer in crowd:
         timer.cancel()
-        timer.cancel()  # counts once
+        timer.cancel()  # the second cancel has no effect
 
     assert len(timers) <= SWEEP_MIN + 1
     assert fire(timers, 20_000) == 1

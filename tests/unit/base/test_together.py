@@ -47,7 +47,7 @@ class Site:
         self.names = f"{directory}"
 
     def sync(self) -> list[str]:
-        """Return the calls that one file and one directory cost."""
+        """Return the calls that a sync of one file and one directory makes."""
         self.disk.calls.clear()
         self.together.sync_file(self.fd)
         self.together.sync_dir(self.names)

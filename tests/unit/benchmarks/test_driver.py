@@ -1,4 +1,4 @@
-"""The load driver against the real nats-server: it verifies good runs, and finds each kind of wrong reply."""
+"""The load driver against nats-server: it accepts good runs, and detects each kind of wrong reply."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ GOOD_RUNS = (
     "source --msgs 500",
 )
 
-# Subcommand, and how the operations begin that the fault may hit.
+# subcommand -> beginning of the replies in which the fault may occur
 JUDGED_REPLIES = {
     "pub --msgs 1000": b"PONG",
     "pubsub --msgs 300 --window 50": b"MSG bench.pubsub",
@@ -227,7 +227,7 @@ def test_one_wrong_reply_fails_the_run(
 @pytest.mark.peer
 @pytest.mark.parametrize("fault", [_drop, _refuse])
 def test_missing_fence_fails_a_publish_run(server: RunningServer, driver: Driver, fault: Fault) -> None:
-    with faulty_wire(server.port, b"PONG", 2, fault) as wire:  # the first one ends the handshake
+    with faulty_wire(server.port, b"PONG", 2, fault) as wire:  # the first PONG ends the handshake
         done = run_through(wire, driver, "pub --msgs 1000")
 
     assert wire.hit
@@ -329,7 +329,7 @@ def door() -> Iterator[OpenDoor]:
 
 
 def few(row: Row) -> str:
-    """Return a small number of messages of a row; of visits, a bcrypt check takes a tenth of a second."""
+    """Return a small number of messages for a row; even smaller for logins, since a bcrypt check takes 0.1 s."""
     return "20" if row.arguments[0] in ("shake", "refused") else "2000"
 
 

@@ -1,4 +1,4 @@
-"""The verdict on an attack, and the client that attackers use."""
+"""The verdict on an attack, and the client that the attackers use."""
 
 from __future__ import annotations
 

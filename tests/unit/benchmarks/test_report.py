@@ -1,4 +1,4 @@
-"""The medians of the benchmark table, and the rate read out of `nats bench`."""
+"""The medians of the benchmark table, and the rate parsed from the output of `nats bench`."""
 
 from __future__ import annotations
 

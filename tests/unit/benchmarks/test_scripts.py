@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 BENCHMARKS = Path(__file__).resolve().parents[3] / "benchmarks"
-SPARK = ("spark_", "bulk_read")  # need packages that the server's tests do without
+SPARK = ("spark_", "bulk_read")  # these need packages that the server's tests do not install
 SCRIPTS = sorted(
     path.name
     for path in BENCHMARKS.glob("*.py")

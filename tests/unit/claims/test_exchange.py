@@ -1,4 +1,4 @@
-"""Exports, imports and mappings in tokens: as they are read, and the text of each fault."""
+"""Exports, imports and mappings in tokens: how they are read, and the text of each error."""
 
 from __future__ import annotations
 

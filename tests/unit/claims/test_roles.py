@@ -1,4 +1,4 @@
-"""Templates, networks and times of users."""
+"""Templates, networks and times of users in tokens."""
 
 from __future__ import annotations
 

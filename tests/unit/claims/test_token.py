@@ -1,4 +1,4 @@
-"""Tokens: a made token is read back, and every damage is refused with nats-server's text."""
+"""Tokens: an encoded token is decoded again, and damaged ones are refused with nats-server's texts."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def test_a_large_message_does_not_delay_small_ones_of_others(net: SimNet) -> Non
     assert numbers(receiver) == [4]
     aside = route_between(a, b).aside
     assert aside is not None
-    assert aside.out_msgs == len(late)  # the last one took the route again
+    assert aside.out_msgs == len(late)  # the last message was sent on the route again
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -1,4 +1,4 @@
-"""Several servers on a simulated network: who meets whom, and which messages arrive where."""
+"""Several servers on a simulated network: which servers connect, and where messages arrive."""
 
 from __future__ import annotations
 
@@ -293,7 +293,7 @@ def test_a_server_has_one_connection_of_each_kind_after_many_routes(net: SimNet)
         net.run(100 * NS_PER_MS)
     net.run(5 * NS_PER_S)
     open_wires = [wire for wire in a.wires if wire.open and wire.other.owner is b]
-    assert len(open_wires) == 3  # messages, large ones, heartbeats
+    assert len(open_wires) == 3  # connections for messages, for large messages, and for heartbeats
 
 
 def test_the_only_members_get_messages_though_their_server_is_silent(net: SimNet) -> None:
@@ -362,7 +362,7 @@ NATS_SERVER_CONNECT = b'CONNECT {"name":"go-1","cluster":"SIM","lnoc":true,"tls_
 
 
 class Stranger:
-    """A connection to the route port of a server, in bytes."""
+    """A connection to the route port of a server, which sends raw bytes."""
 
     def __init__(self, net: SimNet, server: SimServer) -> None:
         from pyjs.core.link import Peer

@@ -30,7 +30,7 @@ NAMES = ("a", "b", "c")
 
 
 class Machine:
-    """A machine that collects payloads."""
+    """A state machine that collects the applied payloads."""
 
     def __init__(self) -> None:
         self.payloads: list[bytes] = []
@@ -59,7 +59,7 @@ class Machine:
 
 
 class Replicated:
-    """Servers with a replicated group."""
+    """Servers with one replicated group."""
 
     def __init__(self) -> None:
         self.net = SimNet(seed=3)
@@ -84,7 +84,7 @@ class Replicated:
         return server
 
     def _run_jobs(self, server: SimServer) -> None:
-        """Complete syncs at once, which the shell runs in a thread."""
+        """Complete syncs at once; the server runs them in a thread."""
         wake = server.wake
 
         def wake_and_sync() -> None:
@@ -188,7 +188,7 @@ def test_a_server_that_stops_replicating_ends_its_connections(three: Replicated)
 
 
 def dials_in(three: Replicated, ns: int) -> int:
-    """Return how often servers connect for replicated groups while time passes."""
+    """Return how often servers connect for replicated groups during `ns` nanoseconds."""
     count = 0
 
     def counted(take: Callable[[], list[Dial]]) -> list[Dial]:
@@ -211,7 +211,7 @@ def test_a_server_that_refuses_connections_is_asked_less_and_less(three: Replica
     del three.machines["a"]
 
     assert dials_in(three, 10 * NS_PER_S) <= 2 * 22
-    assert dials_in(three, 10 * NS_PER_S) <= 2 * 20  # 0.5 s to 0.75 s apart
+    assert dials_in(three, 10 * NS_PER_S) <= 2 * 20  # attempts are 0.5 s to 0.75 s apart
 
 
 def test_a_connection_that_lasted_is_made_again_at_once(three: Replicated) -> None:

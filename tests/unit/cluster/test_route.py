@@ -19,7 +19,7 @@ def server() -> SimServer:
 
 
 def route_of(server: SimServer) -> Route:
-    """Return an open route that has given account number 0 to $G."""
+    """Return an open route on which account number 0 stands for $G."""
     route = server.cluster.open_route(Peer("10.9.9.9", 1), MemoryLink())
     route.receive_data(b"CONNECT " + json.dumps(HELLO).encode() + b"\r\n" + frame(1, b"$G"))
     server.wake()

@@ -31,7 +31,7 @@ def cluster_of(site: Site) -> Cluster:
 
 
 class Other:
-    """Another server, in bytes."""
+    """A connection that plays another server, with raw bytes."""
 
     def __init__(self, site: Site) -> None:
         self.site = site

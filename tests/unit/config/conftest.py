@@ -1,4 +1,4 @@
-"""A configuration in one line: texts for files, a mapping for the environment."""
+"""Loading a configuration in one call: files are given as texts, the environment as a mapping."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Refusal(Protocol):
 
 @pytest.fixture
 def load() -> Load:
-    """Load the text as the file server.conf."""
+    """Return a function that loads its text as the file server.conf."""
 
     def load(
         text: str,

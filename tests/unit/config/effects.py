@@ -38,15 +38,15 @@ DIRECTORY = "<<dir>>"
 
 
 class Effect(NamedTuple):
-    """One experiment."""
+    """An experiment that shows the effect of one key."""
 
-    text: str  # the file
-    key: str  # the key, as it is written
-    observe: Callable[[Any], object]  # gets a Site, or for process effects a Running
+    text: str  # text of the file
+    key: str  # the key as it is written in the file
+    observe: Callable[[Any], object]  # its argument is a Site, or a Running for effects on the process
     without: str = ""  # replaces the key in the run without it
 
     def file(self, directory: Path, with_key: bool) -> str:
-        """Return the text of the file of one run."""
+        """Return the text of the file with or without the key."""
         text = self.text.replace(KEY, self.key if with_key else self.without)
         return text.replace(DIRECTORY, str(directory))
 
@@ -88,17 +88,17 @@ def asked(user: str, service: str = "s") -> Callable[[Site], object]:
 
 
 def token_claims(payload: bytes) -> dict[str, Any]:
-    """Return the claims of a token; {}: it is encrypted."""
+    """Return the claims of a token, or {} if it is encrypted."""
     return decode(payload.decode()).claims if payload.startswith(b"eyJ") else {}
 
 
 def callout(more: str, observe: Callable[[Any], object], key: str = "", without: str = "") -> Effect:
-    """Return the experiment with a key of the authorization callout."""
+    """Return the experiment for a key of the authorization callout."""
     return Effect(APP + CALLOUT.format(f"{more}{KEY}"), key, observe, without)
 
 
 def from_directory(key: str, observe: Callable[[Any], object], more: str = "", without: str = "") -> Effect:
-    """Return the experiment with a key of a resolver that has a directory."""
+    """Return the experiment for a key of a resolver with a directory."""
     text = f'{TRUSTED.partition(chr(10))[0]}\nresolver {{ dir: "{DIRECTORY}/jwt", {more}{KEY} }}\n{PRELOAD}'
     return Effect(text, key, observe, without)
 
@@ -236,7 +236,7 @@ def consumer(name: str = "C", **config: object) -> tuple[str, dict[str, object]]
 
 
 def slow_receiver(site: Site) -> RawClient:
-    """Return a client that subscribed to `a` and reads nothing any more."""
+    """Return a client that subscribed to `a` and no longer reads."""
     slow = site.client()
     slow.send(b"SUB a 1\r\n")
     slow.session.output_paused()
@@ -370,7 +370,7 @@ def answers_of_responder(site: Site) -> object:
     return len(asking.frames())
 
 
-# Where the keys stand
+# The position of keys
 
 
 def top(key: str, observe: Callable[[Site], object], beside: str = "") -> Effect:
@@ -403,7 +403,7 @@ def account_limits(key: str, observe: Callable[[Site], object]) -> Effect:
 
 
 def traces(site: Site) -> object:
-    """Count the traces of messages with a sampled `traceparent`, by destination."""
+    """Count, by destination, the traces of messages with a sampled `traceparent`."""
     found: Counter[bytes] = Counter()
     events = Mock(SessionEvents)
     events.traced.side_effect = lambda trace: found.update([trace.dest])

@@ -32,7 +32,7 @@ def exchanged(site: Site) -> object:
 
 
 def followed(site: Site) -> object:
-    """Return the events in the traces of a request and a stream's message."""
+    """Return the events in the traces of a request and of a message to a stream."""
     found: list[list[object]] = []
     events = Mock(SessionEvents)
     events.traced.side_effect = lambda trace: found.append([event["type"] for event in trace.events])
@@ -54,7 +54,7 @@ def accounts(exports: str, imports: str, key: str, without: str = "") -> Effect:
 
 
 def exported(key: str, without: str = "service: help.*") -> Effect:
-    """Return the experiment of a key of the exported service."""
+    """Return the experiment for a key of an exported service."""
     exports = f"exports: [{{{KEY}}}, {{service: other.*}}]"
     return accounts(exports, "imports: [{service: {account: S, subject: help.U}}]", key, without)
 

@@ -1,4 +1,4 @@
-"""The keys of `http_authorization`, seen through the statuses of requests with and without credentials."""
+"""The keys of `http_authorization`, tested by the statuses of requests with and without credentials."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def status(path: str, credentials: str = "") -> Callable[[Running], object]:
 
 
 def login(key: str, beside: str, observe: Callable[[Running], object], without: str = "") -> Effect:
-    """Return the experiment with a key of the block."""
+    """Return the experiment for a key of the block."""
     return Effect(f"{LOCAL}\nhttp_port: -1\nhttp_authorization {{ {beside}\n{KEY}\n}}", key, observe, without)
 
 

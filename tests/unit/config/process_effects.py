@@ -57,7 +57,7 @@ class Running:
             time.sleep(0.01)
 
     def address(self, what: str = "Listening for client connections") -> str:
-        """Return host:port of a listener, as the log names it; "" if it is not there."""
+        """Return host:port of a listener as logged, or "" if the log does not have it."""
         found = re.search(rf"{what} on (\S+)", self.log())
         return found[1] if found else ""
 
@@ -212,7 +212,8 @@ def encrypted(curve: str = "", certificate: bool = False, **choices: Any) -> Cal
                     line.sendall(b'CONNECT {"verbose":false}\r\nPING\r\n')
                     answer = line.recv(100)
                     return line.getpeercert()["subject"], line.cipher(), answer  # type: ignore[index]
-            except (ssl.SSLError, ConnectionError, ValueError):  # ValueError: it ended before the last step
+            # ValueError: the server closed the connection before the last step
+            except (ssl.SSLError, ConnectionError, ValueError):
                 return "refused"
 
     return observe
@@ -241,7 +242,7 @@ def _received(line: socket.socket) -> bytes:
 
 
 def tls(key: str, observe: Callable[[Running], object], without: str = "", block: str = "") -> Effect:
-    """Return the experiment with a key of the block."""
+    """Return the experiment for a key of the block."""
     return Effect(f"{LOCAL}\ntls {{ {PAIR}, {block} {KEY} }}", key, observe, without)
 
 

@@ -1,4 +1,4 @@
-"""Every key of every table changes something that a client, an operator or a monitor can see."""
+"""Each key of each table changes something that a client, an operator or a monitoring tool can observe."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SHOWN = (
     "jetstream",
     "jetstream.limits",
     "authorization",
-)  # the tables that /varz?config=1 has key by key
+)  # the tables that /varz?config=1 shows key by key
 
 
 OF_PROCESSES = {

@@ -1,4 +1,4 @@
-"""Hostile configurations: each ends in a clear error, soon."""
+"""Hostile configurations: each is refused quickly with a clear error."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from pyjs.config.errors import ConfigError
 from pyjs.config.load import load_options
 from pyjs.server.system.config_file import CONFIG_SIZE_MAX, read_file
 
-FAST_S = 10.0  # a text that takes for ever is meant, not a slow machine
+FAST_S = 10.0  # seconds; so long that only a text that takes forever fails, not a slow machine
 
 
 def refusal(path: str | Path, environ: dict[str, str] | None = None) -> str:
-    """Return why a file is refused, which does not take long."""
+    """Return why a file is refused, and check that the refusal is quick."""
     began = time.process_time()
     with pytest.raises(ConfigError) as caught:
         load_options(str(path), read_file, environ or {}, {})

@@ -168,7 +168,7 @@ SAME = [
 _START = "nats-server checks this at the start only"
 _WISHED = "nats-server refuses what has one clear meaning"
 
-# Refused here, taken by nats-server -t.
+# Refused here, but accepted by nats-server -t.
 STRICTER = {
     "port: 99999": _START,
     "port: -2": _START,
@@ -198,7 +198,7 @@ STRICTER = {
     "trace_headers: true": "not supported yet",
 }
 
-# Taken here, refused by nats-server.
+# Accepted here, but refused by nats-server.
 WIDER = {
     "server_tags: [a,b\n,c]": _WISHED,
     "jetstream:\n{\nstore_dir: x\n}": _WISHED,
@@ -231,7 +231,7 @@ def peer() -> str:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with the files that the corpus includes."""
+    """A directory with the files that these configurations include."""
     (tmp_path / "included.conf").write_text("included_port: 5\nport: $included_port\n")
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub/js.conf").write_text("include deeper.conf\nmax_mem: 1MB\n")

@@ -1,4 +1,4 @@
-"""Every key of every table: it changes the attribute that it names, or it is refused by name."""
+"""Each key of each table changes the attribute that it names, or is refused by name."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ O_KEY, A_KEY = OPERATOR.public, ACCOUNT.public
 MEMORY = "resolver: MEMORY"
 TRUSTED = f"\ntrusted_keys: {O_KEY}\n"
 
-# How a key of each table is written in a file, and where the table's target is then found.
+# How a key of each table is written in a file, and where its target is found afterwards.
 WRITE = {
     "": "{}",
     "jetstream": "jetstream {{ {} }}",
@@ -58,7 +58,7 @@ WRITE = {
     ),
 }
 
-# A value that differs from the default, by key and then by the name of the kind.
+# A value that differs from the default, by key or else by the name of the kind.
 VALUE = {
     "workers": "3",
     "log_format": "json",
@@ -160,7 +160,7 @@ def unsupported_rows() -> Iterator[tuple[str, str]]:
             yield path, name
 
 
-# Blocks that become one value together: tests/unit/config/exchange/test_read.py.
+# Blocks that together become one value: tests/unit/config/exchange/test_exchange_read.py.
 JOINT = ("accounts.*.exports", "accounts.*.imports", "mappings.*")
 ROWS = [row for row in rows() if not row[0].startswith(JOINT)]
 REFUSED = list(unsupported_rows())
@@ -194,7 +194,7 @@ def attribute(target: object, attr: str) -> object:
 
 
 def content(data: object) -> object:
-    """Return `data` in a form that compares by content."""
+    """Return `data` in a form whose equality means equal contents."""
     if not is_dataclass(data):
         return data
     return {each.name: content(getattr(data, each.name)) for each in fields(data)}

@@ -7,7 +7,7 @@ import re
 import pytest
 from tests.unit.config.conftest import Refusal
 
-# (file, line:column, words of the cause, words of the fix)
+# (file, line:column, words of the cause, words of the suggested fix)
 WRONG = [
     # Names
     ("prot: 4222", "1:1", 'unknown field "prot"', 'did you mean "port"?'),

@@ -13,7 +13,7 @@ PAYLOADS = [b"first", b"", b"third" * 100]
 
 
 def frames_of(*bodies: bytes) -> bytes:
-    """Return frames of a leader that append entries with these descriptors."""
+    """Return frames of a leader that append entries with these bodies."""
     cluster = Cluster()
     cluster.elect(1)
     cluster.nodes[1].propose([(GROUP, body) for body in bodies])
@@ -22,7 +22,7 @@ def frames_of(*bodies: bytes) -> bytes:
 
 @pytest.fixture(scope="module")
 def good() -> bytes:
-    """Return a batch of three entries."""
+    """Return a valid batch of three entries."""
     frames = frames_of(*(describe(payload, 7) for payload in PAYLOADS))
     return b"".join(batch.of_frames(frames, PAYLOADS))
 

@@ -41,7 +41,7 @@ class SlowMachine(SimMachine):
 
 
 class SlowNode(MemoryNode):
-    """A node with such machines."""
+    """A node with such state machines."""
 
     machine_class = SlowMachine
     may_fail = False

@@ -129,7 +129,7 @@ def test_a_settled_group_sleeps_and_the_node_rests(hosts: Hosts) -> None:
 
     hosts.step(90)
 
-    assert hosts.net.sent - sent == 3 * 2 * 30  # heartbeats of nodes alone
+    assert hosts.net.sent - sent == 3 * 2 * 30  # only the heartbeats between nodes
     node = hosts.leader()
     assert node.host.timers.next_deadline_ns() - node.host.turn_state.now > 10 * STEP_NS  # type: ignore[operator]
 

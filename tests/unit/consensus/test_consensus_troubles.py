@@ -93,7 +93,7 @@ def test_frames_of_another_node_are_refused(hosts: Hosts) -> None:
 
 
 class Forgiving(MemoryNode):
-    """A node that may log errors."""
+    """A node whose errors in the log do not fail the test."""
 
     def start(self, now: int, confs: dict[int, Conf]) -> None:
         self.seen: list[str] = []
@@ -115,7 +115,7 @@ def test_a_log_that_fails_ends_the_part_of_the_node_and_acknowledges_nothing() -
 
     assert bad.consensus.condition is Condition.FAILED
     assert bad.stopped == "Replication Failed"
-    assert hosts.judge.outcomes[b"x"] == 1  # dropped
+    assert hosts.judge.outcomes[b"x"] == 1  # the outcome is "dropped"
     assert hosts.judge.counts["acked"] == 3
     assert bad.seen == [
         "This server takes no part in replicated groups until a restart, because the log of replicated groups"
@@ -259,7 +259,7 @@ def test_a_snapshot_that_cannot_be_stored_closes_its_group_alone() -> None:
 
 
 def open_again(node: SimNode, group: int) -> None:
-    """Close a group, and open it while something waits for the log: it begins again a little later."""
+    """Close a group, and open it again while an operation waits for the log; it then opens a little later."""
     node.consensus.close(group)
     node.consensus.durability.add(Due(Waits.STORED), needs_sync=False)
     node.machines[group] = SimMachine(node, group)

@@ -16,7 +16,7 @@ NEVER_NS = 10**15
 
 
 class Nothing(Random):
-    """Chance by which nothing arrives on the disk that was not synced."""
+    """Random numbers with which no unsynced data is durable after a power loss."""
 
     def randrange(self, *limits: int) -> int:  # type: ignore[override]
         return 0
@@ -24,7 +24,7 @@ class Nothing(Random):
 
 @pytest.fixture
 def hosts() -> Hosts:
-    """Return nodes that sync votes alone."""
+    """Return nodes that sync only votes."""
     hosts = Hosts(tuning=Tuning(sync_interval_ns=NEVER_NS))
     hosts.publish(20)
     return hosts
@@ -117,7 +117,7 @@ def test_a_majority_goes_on_with_what_it_has(hosts: Hosts) -> None:
 
 
 class Everything(Random):
-    """Chance by which everything arrives on the disk."""
+    """Random numbers with which all unsynced data is durable after a power loss."""
 
     def randrange(self, *limits: int) -> int:  # type: ignore[override]
         return limits[0] - 1

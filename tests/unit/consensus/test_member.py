@@ -39,7 +39,7 @@ class Noting:
 
 
 class Bench:
-    """A member and its machine."""
+    """A member and its state machine."""
 
     def __init__(self) -> None:
         self.machine = Noting()
@@ -47,7 +47,7 @@ class Bench:
         self.member = Member(5, "orders", 1, self.machine)
 
     def commit(self, index: int, payload: bytes | None, term: int = 1) -> None:
-        """Commit an entry; None: the first one of a leader."""
+        """Commit an entry; `payload` None: the first entry of a leader's term."""
         body = bytes(40) if payload is None else describe(payload, index)
         kind = EntryKind.EMPTY if payload is None else EntryKind.DATA
         if payload:

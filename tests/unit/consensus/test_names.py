@@ -1,4 +1,4 @@
-"""Numbers of nodes from names of servers."""
+"""Numbers of nodes, made from the names of servers."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ class Unreadable:
 
 
 def frames_of(payloads: Sequence[bytes]) -> tuple[bytes, list[Key]]:
-    """Return frames of a leader, one for each payload, and a heartbeat among them."""
+    """Return frames of a leader, one for each payload, with a heartbeat among them."""
     cluster = Cluster()
     cluster.elect(1)
     frames, keys = b"", []
@@ -142,7 +142,7 @@ def test_an_entry_that_the_log_no_longer_has_is_left_out_silently(bench: Bench) 
 
 
 class TwoGroups(Bench):
-    """An outbox with four entries of one group, then four of another one."""
+    """An outbox with four entries of one group, then four entries of another."""
 
     OTHER = GROUP + 1
 

@@ -1,4 +1,4 @@
-"""Payloads in memory and in the log."""
+"""Payloads of entries, in memory and in the log."""
 
 from __future__ import annotations
 

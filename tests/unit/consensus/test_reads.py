@@ -1,4 +1,4 @@
-"""Reads between the question to the engine and its answer."""
+"""Linearizable reads, from the request to the engine until its confirmation."""
 
 from __future__ import annotations
 

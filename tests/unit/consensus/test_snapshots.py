@@ -19,7 +19,7 @@ PEER = peer_id(2)
 
 
 class Pair:
-    """A sender, node 1, and a receiver, node 2."""
+    """The sender of a snapshot, node 1, and its receiver, node 2."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(batch, "PART_MAX", 40)

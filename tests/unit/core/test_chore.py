@@ -1,4 +1,4 @@
-"""Chores and gates, driven as the turn drives them."""
+"""Chores and gates, run in the way the turn runs them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class GatesFixture:
-    """Gates, and work that writes down its steps."""
+    """Gates, and work that records its steps."""
 
     def __init__(self) -> None:
         self.state = Turn()

@@ -15,7 +15,7 @@ from pyjs.core.sink import Request
 from pyjs.testing import RawClient, VirtualNode
 
 FAN = 200  # subscriptions of the receiver
-MSGS = 400  # 80,000 deliveries: several shares
+MSGS = 400  # 80,000 deliveries: more than one share
 INPUT_WORK = 65_536  # limit for all sessions in one turn
 
 
@@ -29,7 +29,7 @@ def numbered(template: bytes, count: int) -> bytes:
 
 
 def taken(receiver: RawClient, sid: int) -> list[bytes]:
-    """Return the payloads that reached one of the subscriptions of `receiver`."""
+    """Return the payloads that one of the subscriptions of `receiver` got."""
     return re.findall(rb"MSG flood %d 4\r\n(\d{4})\r\n" % sid, receiver.take())
 
 
@@ -348,7 +348,7 @@ WRITE_NS = 3_000_000  # the time of a write of compressed output
 
 
 def slow_writes(node: VirtualNode, receiver: RawClient) -> None:
-    """Make each write of `receiver` take time, as compression does."""
+    """Make each write of `receiver` take time, as with compression."""
     write = receiver.link.write
 
     def write_slowly(data: bytes) -> None:
@@ -390,7 +390,7 @@ def test_a_receiver_that_takes_nothing_does_not_cost_a_partial_turn_for_each_mes
 
 
 def input_work(connect: bytes) -> int:
-    """Return the work of publishing one large message with headers to slow receivers that sent `connect`."""
+    """Return the work of publishing one large message with headers; its slow receivers have sent `connect`."""
     node = VirtualNode()
     publisher = node.client()
     for _ in range(8):

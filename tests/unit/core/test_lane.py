@@ -1,4 +1,4 @@
-"""Lanes, on a clock that each item moves on as long as it takes."""
+"""Lanes, on a clock that each item advances by its own duration."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_a_lone_item_that_comes_again_and_again_in_a_turn_has_one_share() -> Non
     for _ in range(16):
         fixture.lane.run(items(1, takes_ns=60), 1)
 
-    assert len(fixture.done) == 3  # the first, and two in the share
+    assert len(fixture.done) == 3  # the first item, and two items in the share
     assert fixture.lane.waiting.count == 13
 
 

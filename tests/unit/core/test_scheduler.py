@@ -1,4 +1,4 @@
-"""The turn over work that only writes down that it was done: order, shares, and faults that stay where they are."""
+"""A turn whose work only records that it was done: order, shares, and errors that affect only their own item."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ONE = Share(1, 1)
 
 @dataclass(eq=False)
 class Worker:
-    """A stream, consumer or session: each of its methods writes its name down; `bad` ones raise."""
+    """Stands for a stream, consumer or session: each of its methods records its name; `bad` ones raise."""
 
     name: str
     done: list[str]
@@ -55,14 +55,14 @@ class Worker:
 
 
 class NotedJob(Job):
-    """A job that writes down its end."""
+    """A job that records its end."""
 
     def __init__(self, done: list[str], bad: bool = False) -> None:
         self.done = done
         self.bad = bad
 
     def run(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def finish(self, failure: Exception | None) -> None:
         if self.bad:
@@ -91,7 +91,7 @@ class TurnFixture:
         return Request(answer, name.encode(), session=session)
 
     def stepping(self, name: str, steps: int) -> Request:
-        """A request that takes `steps` steps."""
+        """Return a request that takes `steps` steps."""
 
         def work() -> Iterator[Step]:
             for step in range(steps):
@@ -108,7 +108,7 @@ class TurnFixture:
 
 
 def once(act: Callable[[], None]) -> Iterator[Step]:
-    """Yield nothing: work that ends with its first step."""
+    """Do work that ends in its first step; nothing is yielded."""
     act()
     yield from ()
 

@@ -1,4 +1,4 @@
-"""Client sessions on a virtual clock: verbs, replies, limits, slow receivers."""
+"""Client sessions on a virtual clock: protocol verbs, replies, limits, slow receivers."""
 
 from __future__ import annotations
 
@@ -377,7 +377,7 @@ def test_output_that_piles_up_is_never_copied_to_a_larger_place(node: VirtualNod
 
 
 class PortionLink(PiecesLink):
-    """Takes 1,000 bytes at once, and counts those of each write."""
+    """Accepts at most 1,000 bytes at once, and records the size of each write."""
 
     portion = 1000
 
@@ -473,7 +473,7 @@ def test_a_client_that_its_account_refuses_publishes_nothing(subject: bytes, tmp
     path = tmp_path / "server.conf"
     path.write_text(ACCOUNT_FULL)
     with VirtualNode(path) as node:
-        node.client(connect=None).send(b"PUB bar 0\r\n\r\n")  # A is full
+        node.client(connect=None).send(b"PUB bar 0\r\n\r\n")  # account A has reached its limit
         others = node.client(b'{"verbose":false,"user":"g","pass":"p"}')  # in the global account
         others.send(b"SUB > 1\r\n")
 

@@ -1,4 +1,4 @@
-"""Stores that a server filled and stopped, one for each encoding, copied for each test."""
+"""Stores that a server filled before it stopped, one for each encoding; each test gets a copy."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def filled(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """Return the store of an encoding; a test copies it."""
+    """Return the store of an encoding; tests copy it."""
 
     @cache
     def store(encoding: str) -> Path:
@@ -29,6 +29,6 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 
 @pytest.fixture
 def root(filled: Callable[[str], Path], request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """A store in the `encoding` of the test, or a plain one."""
+    """A store with the test's `encoding`; without one, a plain store."""
     encoding = request.getfixturevalue("encoding") if "encoding" in request.fixturenames else "plain"
     return shutil.copytree(filled(encoding), tmp_path / "store")

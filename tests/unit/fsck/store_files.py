@@ -36,7 +36,7 @@ def start(root: Path, encoding: str = "plain") -> JetStreamFixture:
 
 
 def fill(root: Path, encoding: str = "plain") -> None:
-    """Make a stream of several segments with removed messages, a source, and two consumers with a state."""
+    """Create a stream of several segments with removed messages, a source, and two consumers with state."""
     js = start(root, encoding)
     compression = "s2" if "s2" in encoding else "none"
     js.add("ORIGIN", subjects=["o.>"], storage="file")
@@ -82,7 +82,7 @@ def keep_up(js: JetStreamFixture) -> None:
 
 
 def without_indexes(root: Path) -> Path:
-    """Remove the index files, so that a start reads every record."""
+    """Remove the index files, so that the next start reads every record."""
     for path in root.rglob("*.idx"):
         path.unlink()
     return root
@@ -115,13 +115,13 @@ def consumer_of(js: JetStreamFixture, stream: str, name: str) -> dict[str, Any]:
 
 
 def check(root: Path, encoding: str = "plain", *, repair: bool = False, key: str = KEY) -> StoreReport:
-    """Run the check, with a key if the encoding has one; `key` is it, or "" for none."""
+    """Run the check; for an encrypted encoding, with `key`, or without one if it is ""."""
     key_ring = KeyRing(key, CHACHA, os.urandom) if CIPHERS[encoding] and key else None
     return StoreCheck(OsDisk(), str(root), Progress(), repair=repair, key_ring=key_ring).run()
 
 
 def tree(root: Path) -> dict[str, tuple[int, int, bytes]]:
-    """Return every file and directory with its mode, time of change and bytes."""
+    """Return every file and directory with its mode, modification time and contents."""
     found = {}
     for path in sorted(root.rglob("*")):
         stat = path.stat()
@@ -135,7 +135,7 @@ def tree(root: Path) -> dict[str, tuple[int, int, bytes]]:
 
 # -- damage ----------------------------------------------------------------------------------------------------
 def flipped(name: str, at: int) -> Damage:
-    """Flip a bit of a file; a negative place counts from its end."""
+    """Flip a bit of a file; a negative offset counts from its end."""
 
     def damage(root: Path) -> None:
         path = root / STREAM / name
@@ -147,7 +147,7 @@ def flipped(name: str, at: int) -> Damage:
 
 
 def flipped_in_removals(name: str, at: int) -> Damage:
-    """Flip a bit of the first record of removals of a plain segment."""
+    """Flip a bit in the first record of removals in a plain segment."""
 
     def damage(root: Path) -> None:
         found = [place for place, kind, _ in records((root / STREAM / name).read_bytes()) if kind == DELETES]
@@ -168,7 +168,7 @@ def overwritten(name: str, at: int, size: int, byte: bytes = b"\0") -> Damage:
 
 
 def cut(name: str, size: int) -> Damage:
-    """Cut bytes off the end of a file."""
+    """Cut `size` bytes off the end of a file."""
 
     def damage(root: Path) -> None:
         path = root / STREAM / name

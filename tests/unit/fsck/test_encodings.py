@@ -1,4 +1,4 @@
-"""The check and the repair of streams that are compressed, encrypted, or both; and of those without a key."""
+"""Check and repair of streams that are compressed, encrypted, or both, also when the key is missing."""
 
 from __future__ import annotations
 

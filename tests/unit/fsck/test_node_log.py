@@ -21,7 +21,7 @@ PEER = 1 << 32 | 1
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """Return a store with the log of two groups that was closed."""
+    """Return a store with the log of two groups, which was closed cleanly."""
     store = tmp_path / "jetstream"
     store.mkdir()
     (store / ".lock").touch()

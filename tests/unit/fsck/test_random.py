@@ -36,7 +36,7 @@ def purge(js: JetStreamFixture, rng: random.Random) -> None:
 
 
 def keep_up(js: JetStreamFixture, rng: random.Random) -> None:
-    """Sync, and write sparse segments again."""
+    """Sync, and compact sparse segments."""
     js.stream("S").store.sync_now()
     for kept in js.node.turn_state.take("upkeep"):
         while (job := kept.begin_upkeep()) is not None:

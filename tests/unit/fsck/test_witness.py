@@ -151,7 +151,8 @@ def renumber(path: Path, to: Path) -> None:
     head = data[:32] + struct.pack("<I", int(to.stem)) + data[36:56]
     out = bytearray(head + struct.pack("<Q", xxhash.xxh64_intdigest(head)))
     for _, kind, record in records(data):
-        if kind == MSG and record[5] & 2:  # overwritten: its checksum is that of before
+        # its payload is overwritten, but its checksum is still the original one
+        if kind == MSG and record[5] & 2:
             out += record
         else:
             _seal(out, record[:-8])

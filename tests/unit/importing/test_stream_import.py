@@ -1,4 +1,4 @@
-"""Streams of nats-server's store directory are imported as they are, or refused without leftovers."""
+"""Streams in nats-server's store directory are imported unchanged, or refused without leaving anything behind."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def ask(client: RawClient, subject: str, body: object = None) -> dict[str, Any]:
 
 
 def with_meta(files: dict[str, bytes], **changes: object) -> dict[str, bytes]:
-    """Return the files with a changed configuration and its checksum."""
+    """Return the files, with a changed configuration and its new checksum."""
     values = {**json.loads(files["meta.inf"]), **changes}
     meta = json.dumps(values).encode()
     return files | {"meta.inf": meta, "meta.sum": highway_hash(values["name"].encode(), meta).hex().encode()}

@@ -1,4 +1,4 @@
-"""Consumers made, changed and removed on a disk without a node."""
+"""Creating, changing and removing consumers on a disk without a node."""
 
 from __future__ import annotations
 

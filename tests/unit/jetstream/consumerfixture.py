@@ -1,4 +1,4 @@
-"""A stream with consumers on a virtual clock: the vocabulary of the consumer tests."""
+"""A fixture for consumer tests: a stream with consumers on a virtual clock."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pyjs.testing import Frame
 
 @dataclass(frozen=True)
 class Delivery:
-    """A delivered message, its ack subject taken apart."""
+    """A delivered message, with the parts of its ack subject."""
 
     subject: str
     payload: bytes
@@ -26,13 +26,13 @@ class Delivery:
 
 
 def delivery(frame: Frame) -> Delivery:
-    """Read a frame as a delivery."""
+    """Parse a frame as a delivery."""
     count, seq, consumer_seq, _ts, pending = (int(word) for word in frame.reply.split(b".")[-5:])
     return Delivery(frame.subject.decode(), frame.payload, frame.reply, count, seq, consumer_seq, pending)
 
 
 class ConsumerFixture(JetStreamFixture):
-    """A memory stream S of s.> and a user who listens to in.>."""
+    """A memory stream S of s.>, and a client that subscribes to in.>."""
 
     def __init__(self, **config: Any) -> None:
         super().__init__()
@@ -55,7 +55,7 @@ class ConsumerFixture(JetStreamFixture):
         return answer
 
     def core(self, name: str = "c") -> Consumer:
-        """Return the consumer itself."""
+        """Return the Consumer object."""
         found = self.stream("S").consumers[name]
         assert isinstance(found, Consumer)
         return found
@@ -77,11 +77,11 @@ class ConsumerFixture(JetStreamFixture):
         return self.deliveries()
 
     def deliveries(self) -> list[Delivery]:
-        """Return the messages in the inbox, without statuses."""
+        """Return the messages that the client received, without statuses."""
         return [delivery(frame) for frame in self.inbox.frames() if frame.reply.startswith(b"$JS.ACK.")]
 
     def statuses(self) -> list[str]:
-        """Return the first lines of the statuses in the inbox."""
+        """Return the first lines of the statuses that the client received."""
         frames = [frame for frame in self.inbox.frames() if not frame.reply.startswith(b"$JS.ACK.")]
         return [frame.headers.split(b"\r\n")[0].decode().removeprefix("NATS/1.0 ") for frame in frames]
 
@@ -90,7 +90,7 @@ class ConsumerFixture(JetStreamFixture):
         self.user.send(b"PUB %b %b %d\r\n%b\r\n" % (message.reply, reply, len(body), body))
 
     def position(self, name: str = "c") -> tuple[tuple[int, int], tuple[int, int]]:
-        """Return delivered and ack floor, each as (consumer_seq, stream_seq)."""
+        """Return the delivered position and the ack floor, each as (consumer_seq, stream_seq)."""
         info = self.info(name)
         pairs = [(info[key]["consumer_seq"], info[key]["stream_seq"]) for key in ("delivered", "ack_floor")]
         return pairs[0], pairs[1]

@@ -1,4 +1,4 @@
-"""A node with JetStream and one client: the vocabulary of the stream tests."""
+"""A fixture for stream tests: a node with JetStream and one client."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ API = "$JS.API."
 
 
 class JetStreamFixture(VirtualNode):
-    """A node with JetStream on; `client_` is connected to the global account."""
+    """A node with JetStream enabled; its client is connected to the global account."""
 
     def __init__(
         self, options: Options | None = None, disk: Disk | None = None, now_ns: int | None = None
@@ -33,7 +33,7 @@ class JetStreamFixture(VirtualNode):
         self.user = self.client()
 
     def restart(self) -> JetStreamFixture:
-        """Stop, and return a new node on the same files at the same time."""
+        """Stop the node, and return a new one on the same files at the same time."""
         self.node.stop()
         again = JetStreamFixture(self.options, now_ns=self.clock.now_ns())
         again.directory = self.directory
@@ -59,13 +59,13 @@ class JetStreamFixture(VirtualNode):
         return self.user.request(subject.encode(), payload, headers)
 
     def api(self, endpoint: str, body: Any = b"", headers: bytes = b"") -> dict[str, Any]:
-        """Send an API request and return the answer without its type."""
+        """Send an API request; return the answer without its type."""
         answer: dict[str, Any] = json.loads(self.ask(API + endpoint, body, headers).payload)
         assert answer.pop("type").startswith("io.nats.jetstream.api.v1.")
         return answer
 
     def error(self, endpoint: str, body: Any = b"", headers: bytes = b"") -> tuple[int, int, str]:
-        """Send an API request and return the error it is refused with."""
+        """Send an API request; return the error of its answer."""
         error = self.api(endpoint, body, headers)["error"]
         return error["code"], error["err_code"], error["description"]
 
@@ -78,7 +78,7 @@ class JetStreamFixture(VirtualNode):
         return shown
 
     def publish(self, subject: str, payload: bytes = b"x", **headers: str) -> dict[str, Any]:
-        """Publish with a reply and return the PubAck; header names in snake case."""
+        """Publish with a reply subject; return the PubAck. Names of headers are given in snake case."""
         block = b""
         if headers:
             lines = [f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items()]
@@ -87,7 +87,7 @@ class JetStreamFixture(VirtualNode):
         return ack
 
     def refused(self, subject: str, payload: bytes = b"x", **headers: str) -> tuple[int, int, str]:
-        """Publish and return the error that the PubAck carries."""
+        """Publish; return the error in the PubAck."""
         ack = self.publish(subject, payload, **headers)
         assert (ack["stream"], ack["seq"]) != ("", 1)
         error = ack["error"]

@@ -30,7 +30,7 @@ def test_a_stream_tells_when_it_comes_changes_and_goes() -> None:
     js = JetStreamFixture()
     told = listen(js, "$JS.EVENT.ADVISORY.STREAM.>")
     js.add("S")
-    js.add("S")  # is there already
+    js.add("S")  # this stream exists already
     js.api("STREAM.UPDATE.S", {"name": "S", "storage": "memory", "max_msgs": 5})
     js.api("STREAM.DELETE.S")
     found = events(told)

@@ -11,7 +11,7 @@ PULL = b'{"batch":1,"expires":600000000000}'
 
 
 def step(js: JetStreamFixture, seconds: int) -> None:
-    """Set the clock forward, with a new client: the old one has not answered a ping in time."""
+    """Set the clock forward; use a new client, since the old one has not answered a ping in time."""
     js.clock.advance(seconds * S)
     js.turn()
     js.user = js.client()
@@ -29,7 +29,7 @@ def stored(**config: object) -> JetStreamFixture:
 
 
 def back(js: JetStreamFixture) -> JetStreamFixture:
-    """Restart with the clock where it was an hour ago."""
+    """Restart with the clock set back by an hour."""
     js.node.stop()
     again = JetStreamFixture(js.options)
     again.directory = js.directory
@@ -68,7 +68,8 @@ def test_a_search_by_time_finds_its_message() -> None:
     js = back(stored())
     js.publish("s.3", b"3")
     store = js.stream("S").store
-    assert [store.catalogue.seq_at(ts) for ts in times(js)] == [1, 2, 3, 1]  # the first that is not older
+    # the first message that is not older
+    assert [store.catalogue.seq_at(ts) for ts in times(js)] == [1, 2, 3, 1]
     assert store.catalogue.seq_at(times(js)[2] + 1) == 5
     assert store.catalogue.seq_at(js.clock.now_ns()) == 1
 

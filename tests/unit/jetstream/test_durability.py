@@ -1,4 +1,4 @@
-"""Streams in files: restarts, syncs that acks wait for, writes that fail."""
+"""Streams in files: restarts, acks that wait for syncs, failed writes."""
 
 from __future__ import annotations
 
@@ -313,7 +313,7 @@ def test_a_store_that_refuses_messages_removes_none(request_name: str, body: byt
 
 
 class Powered(JetStreamFixture):
-    """A server with `sync_interval: always` on a disk that may lose its power, and a listener to `in.>`."""
+    """A server with `sync_interval: always` on a disk that may lose power, and a subscription to `in.>`."""
 
     def __init__(self, disk: LossyDisk, sync_always: bool = True, store_dir: str = "") -> None:
         self.lossy = disk
@@ -339,7 +339,7 @@ class Powered(JetStreamFixture):
             self.turn()
 
     def call(self, endpoint: str, body: object = b"") -> dict[str, object]:
-        """Send an API request, and sync until it is answered."""
+        """Send an API request, and run syncs until it is answered."""
         self.send(f"$JS.API.{endpoint}", json.dumps(body).encode() if body else b"")
         self.sync()
         answer: dict[str, object] = json.loads(self.heard()[-1])
@@ -358,7 +358,7 @@ class Powered(JetStreamFixture):
 
 
 def filled(sync_always: bool = True) -> Powered:
-    """Return a server with the file stream A of a.> and three messages."""
+    """Return a server whose file stream A of a.> has three messages."""
     js = Powered(LossyDisk(), sync_always)
     js.call("STREAM.CREATE.A", {"name": "A", "subjects": ["a.>"]})
     for payload in (b"1", b"2", b"3"):

@@ -43,7 +43,7 @@ CIPHERS = pytest.mark.parametrize("algorithm", list(ALGORITHMS.values()), ids=li
 
 
 class Files:
-    """The files of one account, under keys that each start may choose."""
+    """The files of one account; each start can use another key."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""States of consumers with valid checksums and hostile numbers: a start and a check stay fast and small."""
+"""Consumer states with valid checksums and hostile numbers: a start and a check take little time and memory."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ HUGE = 2**64 - 1
 
 
 def number(value: int) -> bytes:
-    """Return a number in LEB128."""
+    """Encode a number as LEB128."""
     out = bytearray()
     while value >= 0x80:
         out.append(value & 0x7F | 0x80)
@@ -53,7 +53,7 @@ def js(tmp_path: Path) -> Restarting:
 
 
 def put_log(js: Restarting, deltas: Iterable[bytes]) -> int:
-    """Write a log of these deltas after the consumer's snapshot; return its size."""
+    """Write a log with these deltas after the consumer's snapshot; return its size in bytes."""
     path = js.store / CONSUMER / "log.1"
     data = path.read_bytes()[: envelope_size(path.read_bytes())]
     chain = CHECKSUM.unpack(data[-8:])[0]
@@ -127,7 +127,7 @@ def test_a_log_of_huge_numbers_costs_neither_time_nor_memory(js: Restarting, nam
 @pytest.mark.parametrize(
     "changed",
     [
-        {"pending": [[1, 1, 5, 0, 4, 5]]},  # delivered, and never
+        {"pending": [[1, 1, 5, 0, 4, 5]]},  # delivered 0 times
         {"pending": [[1, 1, 5, 1, 4, 5], [1, 1, 5, 1, 4, 5]]},
         {"pending": [[2, 1, 5, 1, 4, 5], [1, 1, 5, 1, 4, 5]]},
         {"pending": [[1, 1, 5, 1, 2, 5]]},

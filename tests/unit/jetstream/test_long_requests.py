@@ -18,7 +18,7 @@ class LongFixture(JetStreamFixture):
     """Clients that send requests without waiting, and turns that are counted."""
 
     def asker(self) -> RawClient:
-        """Return a client that has an inbox."""
+        """Return a client that is subscribed to its inbox."""
         client = self.client()
         client.send(b"SUB _I.> 1\r\n")
         client.take()
@@ -35,7 +35,7 @@ class LongFixture(JetStreamFixture):
         self.node.turn(self.clock.now_ns())
 
     def turns_until_idle(self) -> int:
-        """Return how many turns it takes until there is no work."""
+        """Return the number of turns until there is no work left."""
         turns = 0
         while turns == 0 or self.node.has_work or self.run_jobs():
             self.one_turn()

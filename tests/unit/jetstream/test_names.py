@@ -1,4 +1,4 @@
-"""Names of streams in subjects."""
+"""The names of streams in subjects."""
 
 from __future__ import annotations
 

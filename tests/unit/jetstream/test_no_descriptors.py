@@ -14,7 +14,7 @@ NOT_NOW = (503, 10023, "insufficient resources")
 
 @pytest.fixture
 def js() -> Crowded:
-    """A server without a free descriptor, with a stream of several segments of which none is mapped."""
+    """A server without free file descriptors; it has a stream of several segments, none of them mapped."""
     js = Crowded()
     config = js.api("STREAM.INFO.S")["config"]
     assert "error" not in js.api("STREAM.UPDATE.S", config | {"allow_direct": True})
@@ -77,7 +77,8 @@ def test_the_last_sequence_of_a_subject_is_known_without_reading(js: Crowded) ->
 
 
 def test_a_consumer_of_the_last_message_begins_there(js: Crowded) -> None:
-    js.consumer(deliver_policy="last", filter_subject="s.>")  # without a filter it begins at the deleted one
+    # without a filter, it starts at the deleted message
+    js.consumer(deliver_policy="last", filter_subject="s.>")
     js.disk.none = False
     assert [m.seq for m in js.pull(batch=9, no_wait=True)] == [4]
 

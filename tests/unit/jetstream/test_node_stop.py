@@ -20,7 +20,7 @@ def alive() -> tuple[list[str], int]:
 
 
 def used_node() -> None:
-    """Publish and consume where routes are remembered, over a restart so that files are mapped; then stop."""
+    """Publish and consume so that routes are cached, restart so that files are mapped, and stop the node."""
     js = JetStreamFixture()
     js.add("S", subjects=["s.>"], storage="file", retention="interest")
     js.api("CONSUMER.CREATE.S.c", {"stream_name": "S", "config": {"name": "c", "ack_policy": "explicit"}})

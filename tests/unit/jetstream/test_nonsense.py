@@ -171,7 +171,7 @@ def test_a_map_that_is_none_is_damage(js: Restarting) -> None:
         b"\x01\x01\x01" + HUGE + b"\x05",  # as many deliveries as there are numbers
         b"\x02\x01" + HUGE,
         b"\x03" + b"\xff" * 30 + b"\x01\x01",  # not a u64
-        b"\x05\x01" + HUGE,  # a time beyond i64
+        b"\x05\x01" + HUGE,  # a time that does not fit an i64
     ],
 )
 def test_a_consumer_whose_log_makes_no_sense_begins_again(js: Restarting, delta: bytes) -> None:

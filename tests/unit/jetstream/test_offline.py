@@ -1,6 +1,7 @@
 """Streams and consumers that a newer server stored: listed as offline, not served, their files unchanged.
 
-Source of texts and codes: nats-server's jetstream.go and jetstream_api.go; it cannot be made to write a higher level.
+The texts and codes are from nats-server's jetstream.go and jetstream_api.go: it cannot be made to store a higher
+level.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ REASON = "unsupported - required API level: 6, current API level: 5"
 
 
 def newer(js: JetStreamFixture, name: str) -> None:
-    """Store the configuration of a stream as a server of level 6 would."""
+    """Store the configuration of a stream in the form of a server of API level 6."""
     stream = js.stream(name)
     stream.config.metadata = {**stream.config.metadata, META_REQUIRED_LEVEL: "6"}
     js.engine.files.save(stream.config, stream.created_ns, stream.store)
@@ -26,7 +27,7 @@ def newer(js: JetStreamFixture, name: str) -> None:
 
 @pytest.fixture
 def js() -> JetStreamFixture:
-    """Return a server with the stream N, offline, and the stream S."""
+    """Return a server with the offline stream N and the stream S."""
     before = JetStreamFixture()
     for name in ("N", "S"):
         before.add(name, subjects=[f"{name.lower()}.>"], storage="file")
@@ -84,7 +85,7 @@ def test_a_consumer_of_a_higher_level_stops_its_stream(monkeypatch: Any) -> None
     js = JetStreamFixture()
     js.add("S", subjects=["s"], storage="file")
     js.publish("s", b"kept")
-    paused = {"pause_until": "2099-01-01T00:00:00Z"}  # needs level 1
+    paused = {"pause_until": "2099-01-01T00:00:00Z"}  # requires API level 1
     for name, more in (("c", paused), ("d", {})):
         config = {"durable_name": name, "ack_policy": "explicit", **more}
         js.api(f"CONSUMER.CREATE.S.{name}", {"stream_name": "S", "config": config})

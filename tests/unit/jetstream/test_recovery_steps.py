@@ -28,7 +28,7 @@ def options_of(root: Path) -> Options:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """The store of a stopped server: two streams of several segments, one with consumers."""
+    """The store of a stopped server: two streams of several segments, one of them with consumers."""
     js = JetStreamFixture(options_of(tmp_path))
     for name in ("A", "B"):
         js.add(name, subjects=[f"{name}.>"], storage="file", max_bytes=8 << 20, max_msgs=1000)
@@ -42,7 +42,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def begun(root: Path) -> tuple[JetStreamServer, Iterator[None]]:
-    """Return JetStream of a new node that has not read anything yet."""
+    """Return JetStream of a new node that has not read anything yet, and the steps of its recovery."""
     options = options_of(root)
     options.jetstream.enabled = False
     js = JetStreamFixture.__new__(JetStreamFixture)
@@ -53,7 +53,7 @@ def begun(root: Path) -> tuple[JetStreamServer, Iterator[None]]:
 
 
 def open_descriptors() -> int:
-    """Return how many files this process has open, those of garbage left out."""
+    """Return the number of open files of this process, after closing those of unreachable objects."""
     gc.collect()
     return len(os.listdir("/proc/self/fd"))
 
@@ -82,7 +82,7 @@ def test_a_start_that_is_given_up_after_any_step_leaves_the_store_as_it_was(root
         assert hasattr(steps, "close")
         steps.close()
         server.stop()
-        del server, steps  # maps of index files stay as long as their store
+        del server, steps  # maps of index files stay open as long as their store
         # then
         assert open_descriptors() == descriptors
         lock_store(OsDisk(), str(root)).release()

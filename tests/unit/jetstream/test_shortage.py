@@ -57,7 +57,7 @@ def stored(directory: Path) -> dict[str, bytes]:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
-    """A store with two streams; S has segments and a consumer."""
+    """A store with two streams; stream S has several segments and a consumer."""
     js = server(tmp_path, ShortDisk())
     js.add("S", subjects=["s"], storage="file", max_bytes=1 << 18)
     js.add("T", subjects=["t"], storage="file")

@@ -18,7 +18,7 @@ MB = 1 << 20
 SEGMENT = 8 * MB
 ROUNDS = 120
 BATCH = 100
-PAYLOAD = b"x" * 4096  # 48 MB in all
+PAYLOAD = b"x" * 4096  # 48 MB in total
 
 
 @pytest.fixture

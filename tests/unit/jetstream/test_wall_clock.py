@@ -1,4 +1,4 @@
-"""The wall clock set forward and back: messages follow it, deadlines do not."""
+"""The wall clock is set forward and back: times of messages follow it, timeouts do not."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ STORAGES = pytest.mark.parametrize("storage", ["file", "memory"])
 
 
 def times(js: JetStreamFixture, name: str) -> list[int]:
-    """Return when each message of a stream was stored."""
+    """Return the time at which each message of a stream was stored."""
     store = js.stream(name).store
     found = [store.get(seq) for seq in range(store.first_seq, store.last_seq + 1)]
     return [message.ts for message in found if message is not None]
@@ -75,7 +75,7 @@ def test_max_age_drops_what_was_stored_after_the_clock_came_back(storage: str) -
     js.publish("s")
 
     js.advance(seconds=3601)
-    js.user = js.client()  # the first has answered no PING
+    js.user = js.client()  # the first client has not answered a PING
 
     assert js.state("S")["messages"] == 0
 
@@ -104,7 +104,8 @@ def test_a_start_time_finds_messages_although_the_clock_went_back(storage: str) 
 
     found = [store.catalogue.seq_at(ts) for ts in (first, first + 1, ahead, ahead + 1, last)]
 
-    assert found == [1, 2, 2, 4, 2]  # the first message that is not older, in the order of sequences
+    # for each time, the first message in the order of sequences that is not older
+    assert found == [1, 2, 2, 4, 2]
     again = js.restart() if storage == "file" else js
     store = again.stream("S").store
     assert [store.catalogue.seq_at(ts) for ts in (first, first + 1, ahead, ahead + 1, last)] == found

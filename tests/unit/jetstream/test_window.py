@@ -75,7 +75,7 @@ def test_a_damaged_file_is_reported_and_ids_are_read_from_messages(js: JetStream
 
 
 def crash(js: JetStreamFixture) -> JetStreamFixture:
-    """Return a node that finds no window on the files of `js`."""
+    """Return a node on the files of `js` whose duplicate window was not stored."""
     js.node.stop()
     window(js).unlink(missing_ok=True)
     again = JetStreamFixture(js.options)

@@ -1,4 +1,4 @@
-"""Answers and advisories as models: every one that nats-server gave in the recorded scenarios, and wrong ones."""
+"""Models of answers and advisories: they accept everything recorded from nats-server, and refuse wrong texts."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_a_refused_request_is_an_error_response() -> None:
 
 @pytest.mark.parametrize("data", [b"[]", b"{}", b'{"type":"x"}', b'{"type":5}', b"nothing"])
 def test_what_is_no_answer_is_a_value_error(data: bytes) -> None:
-    with pytest.raises(ValueError):  # JSON's own for the last
+    with pytest.raises(ValueError):  # for the last text, the error of the JSON decoder
         parse_answer(data)
     with pytest.raises(ValueError):
         parse_advisory(data)

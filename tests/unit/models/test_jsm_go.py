@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 THEIRS: dict[str, Any] = json.loads(Path(__file__).with_name("jsm_go.json").read_text())
-SCHEMAS = Path("docs/schemas")  # fresh: tests/style/test_declarations.py
+SCHEMAS = Path("docs/schemas")  # up to date: tests/style/test_declarations.py
 PAGE = Path("docs/schemas.md")
 
 STREAM_INFO = {"alternates", "alternates.cluster", "alternates.domain", "alternates.name"}

@@ -1,4 +1,4 @@
-"""The configuration of a server as a model: where it is taken, and who has the last word."""
+"""The model of a server's configuration: where it is accepted, and which setting takes precedence."""
 
 from __future__ import annotations
 

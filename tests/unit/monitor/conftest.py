@@ -17,7 +17,7 @@ from pyjs.testing import CONNECT, RawClient, VirtualNode
 
 
 class FixedProcess(ProcessStats):
-    """A process with round figures."""
+    """Statistics of a process, with fixed round figures."""
 
     cores = 4
 
@@ -53,7 +53,7 @@ class Site:
         return answer
 
     def steps_of(self, target: str) -> int:
-        """Return in how many steps a request is answered."""
+        """Return the number of steps in which a request is answered."""
         return sum(1 for _ in self.router.answer(target)) + 1
 
     def json(self, target: str, status: int = 200) -> Any:
@@ -63,7 +63,7 @@ class Site:
         return json.loads(answer.body + b"".join(answer.rest))
 
     def refused(self, target: str) -> str:
-        """Return the text of a 400 answer."""
+        """Return the text of an answer with status 400."""
         answer = self.ask(target)
         assert answer.status == 400
         assert dict(answer.headers)["Content-Type"] == "text/plain; charset=utf-8"

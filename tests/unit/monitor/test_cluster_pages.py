@@ -1,4 +1,4 @@
-"""The pages of three servers with JetStream in a cluster: /raftz, /jsz, /healthz and the front page."""
+"""The monitoring pages of three servers with JetStream in a cluster: /raftz, /jsz, /healthz and the front page."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Trio:
 
     @property
     def leader(self) -> JetServer:
-        """The server that leads R."""
+        """The server that is the leader of R."""
         return self.net.jet(self.net.ask(self.net.living()[0].client(), "STREAM.INFO.R")["cluster"]["leader"])
 
     @property

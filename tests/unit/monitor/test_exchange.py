@@ -22,7 +22,7 @@ def site(own: str = "", other: str = "", more: str = "system_account: SYS") -> S
 
 
 def shown(own: str = "", other: str = "", name: str = "A") -> dict[str, Any]:
-    """Return the fields of an account, without the imports from the system account."""
+    """Return the fields of an account on the page, without its imports from the system account."""
     fields: dict[str, Any] = exchange_fields(site(own, other).node, name)
     fields["imports"] = fields["imports"][4:]
     return fields

@@ -176,7 +176,7 @@ def test_details_are_indented_as_everything_around_them(js: Site) -> None:
 
 
 def reopened_after(js: Site, damage: Callable[[Path], None]) -> Site:
-    """Publish three messages to stream F, stop, damage its files, and start again."""
+    """Publish three messages to stream F, stop, damage its files, and restart."""
     client = js.client()
     api(client, "STREAM.CREATE.F", name="F", subjects=["f.>"], storage="file")
     for payload in (b"alpha", b"bravo", b"gamma"):

@@ -1,4 +1,4 @@
-"""The configuration by key in /varz?config=1: values as they count, and no secret."""
+"""The configuration by key in /varz?config=1: the values in effect, without secrets."""
 
 from __future__ import annotations
 

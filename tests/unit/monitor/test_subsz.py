@@ -74,7 +74,7 @@ def test_a_long_list_is_never_made_in_one_piece(site: Site) -> None:
     text = answer.body + b"".join(answer.rest)
 
     assert max(map(len, answer.rest)) < len(text) / 4
-    assert text == pretty_json(json.loads(text))  # the pieces fit together as if it had been
+    assert text == pretty_json(json.loads(text))  # the joined pieces equal the page encoded at once
     assert [each["subject"] for each in json.loads(text)["subscriptions_list"]] == [
         f"s.{n}" for n in range(5_000)
     ]

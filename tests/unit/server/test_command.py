@@ -55,7 +55,7 @@ async def test_an_exception_on_the_loop_of_the_command_is_logged() -> None:
 
 
 class Ends:
-    """Fails in its destructor."""
+    """Raises an error in its destructor."""
 
     def __del__(self) -> None:
         raise ValueError("no way out")

@@ -18,7 +18,7 @@ MS = 1_000_000
 
 
 class CountingNode:
-    """Counts its turns; `work` of them leave work for another."""
+    """Counts its turns; the first `work` turns leave work for another turn."""
 
     def __init__(self) -> None:
         self.clock = SystemClock()

@@ -1,4 +1,4 @@
-"""Connections that end by the thousand: some after each turn."""
+"""Thousands of connections that end at once: some are processed after each turn."""
 
 from pyjs.base.clock import VirtualClock
 from pyjs.base.log import ListLog

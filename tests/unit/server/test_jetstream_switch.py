@@ -13,7 +13,7 @@ from pyjs.store.sync_set import SyncSet
 
 
 class Noting(Change):
-    """Writes a file, and notes whether the store was still locked."""
+    """Writes a file, and records whether the store was still locked."""
 
     def __init__(self, process: Process, name: str) -> None:
         self.path = f"{STORE_DIR}/{name}"

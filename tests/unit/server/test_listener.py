@@ -1,4 +1,4 @@
-"""Accepting, and not accepting while descriptors are short."""
+"""Accepting connections, and not accepting them while the process is out of file descriptors."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ async def test_connections_wait_until_descriptors_are_free(
     # given
     free = False
     monkeypatch.setattr(module, "is_free", lambda fd: free)
-    assert await port.greeting() == b"hello"  # the one that took a descriptor of the last
+    assert await port.greeting() == b"hello"  # this connection gets one of the last descriptors
     # when
     waiting = asyncio.create_task(port.greeting())
     done, _ = await asyncio.wait([waiting], timeout=0.05)

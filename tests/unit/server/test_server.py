@@ -31,7 +31,7 @@ def quiet_options(**values: object) -> Options:
 
 
 async def stopped(server: Server) -> None:
-    """Stop the server and wait for that."""
+    """Stop the server, and wait until it has stopped."""
     await asyncio.wait_for(server.stop(), 60)
 
 

@@ -128,7 +128,8 @@ async def test_a_port_is_free_again_although_a_forked_child_lives(tmp_path: Path
     await server.start()
     reading, writing = os.pipe()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # there are threads: the child calls no Python
+        # the process has threads, but the child calls no Python
+        warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
     if not child:
         os.close(writing)

@@ -10,7 +10,7 @@ from pyjs.testing import VirtualNode
 
 
 class Traced:
-    """A tracer and the lines it wrote, without the part that names the connection."""
+    """A tracer and its lines, without their prefix that names the connection."""
 
     def __init__(self, direction: str = IN, size_max: int = 0, *, amid: bool = False) -> None:
         self.session = VirtualNode(Options()).client().session

@@ -42,7 +42,7 @@ ENCODINGS: dict[str, tuple[StreamKey | None, int]] = {
 
 
 def upkeep(store: FileStore) -> int:
-    """Do all upkeep there is; return how many segments got a new file."""
+    """Do all pending upkeep; return the number of segments that got a new file."""
     done = 0
     while (job := store.begin_upkeep()) is not None:
         error = job()
@@ -59,5 +59,5 @@ def image_of(disk: object, path: Path, key: StreamKey | None) -> bytes:
 
 
 def plain_index(path: Path, key: StreamKey | None) -> bytes:
-    """Return the index in an index file."""
+    """Return the index in an index file, decrypted."""
     return bytes(decrypted(memoryview(path.read_bytes()), key))

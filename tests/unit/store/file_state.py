@@ -13,7 +13,7 @@ from pyjs.store.index.subject_walk import SubjectWalk
 from pyjs.store.store import StreamStore
 
 INCARNATION = 7
-MANY = 1 << 62  # sequences: all of them
+MANY = 1 << 62  # number of sequences: all of them
 
 
 def open_store(
@@ -30,7 +30,7 @@ def open_store(
 
 
 def subject_counts(store: StreamStore, wanted: StoreFilter) -> dict[bytes, int]:
-    """Return the live messages per matching subject."""
+    """Return the number of live messages for each matching subject."""
     walk = SubjectWalk(store.catalogue, wanted)
     while not walk.look(MANY >> 40):
         pass
@@ -64,11 +64,11 @@ def state_of(store: FileStore) -> dict[str, object]:
 
 
 class MapCounter(OsDisk):
-    """Counts the segments that are read as a whole by mapping them."""
+    """Counts the segments that are mapped in order to read them completely."""
 
     def __init__(self) -> None:
         self.maps = 0
-        self._segments: set[int] = set()  # open descriptors
+        self._segments: set[int] = set()  # their open descriptors
 
     def open_read_only(self, path: str) -> int:
         fd = super().open_read_only(path)

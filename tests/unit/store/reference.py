@@ -9,12 +9,12 @@ from pyjs.subjects.tokens import subject_matches
 
 @dataclass
 class ReferenceStore:
-    """Messages by sequence: seq -> (subject, headers, payload, ts)."""
+    """A simple model of a store: seq -> (subject, headers, payload, ts)."""
 
     overhead: int = 30
     header_overhead: int = 4
     last_seq: int = 0
-    purged: bool = False  # an empty store that was purged has a first_seq
+    purged: bool = False  # an empty store has a first_seq only if it was purged
     messages: dict[int, tuple[bytes, bytes, bytes, int]] = field(default_factory=dict)
 
     def store(self, subject: bytes, headers: bytes, payload: bytes, ts: int) -> int:

@@ -48,7 +48,7 @@ def message_record(
 
 
 def resealed(index: bytes) -> bytes:
-    """Return an index file that was tampered with, with a checksum that fits."""
+    """Return a changed index file with a matching checksum."""
     return index[:-8] + struct.pack("<Q", xxhash.xxh64_intdigest(index[:-8]))
 
 
@@ -61,7 +61,7 @@ def without_erasures(index: bytes) -> bytes:
 
 
 class IndexWriter:
-    """The index file of one undamaged segment."""
+    """Writes the index file of one undamaged segment."""
 
     def __init__(self, segment: bytes) -> None:
         self.segment = segment

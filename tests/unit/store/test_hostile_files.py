@@ -33,7 +33,7 @@ def test_damage_in_front_of_bytes_that_look_like_records_is_passed_quickly() -> 
 
 
 def plain_record(kind: int, seq: int, body: bytes = b"") -> bytes:
-    """Return a record that is no message, without its check and checksum."""
+    """Return a record other than a message, without its check and checksum."""
     return struct.pack("<IBBHQqII", 40 + len(body), kind, 0, 0, seq, 0, 0, 0) + body
 
 
@@ -57,7 +57,7 @@ def test_a_subject_that_would_end_in_a_protocol_line_is_damage(subject: bytes) -
     "subject", [b"a\0", b"\x01", b"s.\x0b.\x0c", b"\x1f\x7f", b"s.*", b"s.>", b"\xff\xfe"]
 )
 def test_a_subject_that_a_client_can_publish_to_is_read_again(subject: bytes) -> None:
-    # nats-server 2.15 takes, stores and delivers each of them
+    # nats-server 2.15 accepts, stores and delivers each of these
     data = segment_of(1, message_record(1, 5, subject, b"", b"x"), message_record(2, 6, b"a", b"", b"y"))
     found = scan_segment(data)
     assert (found.messages, found.lost, found.problems) == (2, [], [])
@@ -85,7 +85,7 @@ def test_sixty_small_segments_of_wide_gaps_are_served_in_little_memory(tmp_path:
     assert time.process_time() - began < FAST_S
     assert (
         resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100 << 10
-    )  # KiB; spelled out they take 5 GB
+    )  # KiB; decompressed, the files take 5 GB
     assert (store.msgs, store.first_seq, store.last_seq, store.examiner.losses.msgs) == (120, 1, base - 1, 0)
     assert store.catalogue.seq_at(6) == 1 + gap
     assert store.catalogue.next_match(2, store.make_filter(())) == 1 + gap

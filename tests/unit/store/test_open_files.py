@@ -159,7 +159,7 @@ def test_a_closed_file_that_a_job_has_is_closed_after_it(site: Site) -> None:
     taken, _ = site.files.take([site.path("a")])
     site.files.close(site.path("a"))
     assert (site.files.count, site.disk.open_now) == (0, ["a"])
-    site.write("a")  # another file, perhaps
+    site.write("a")  # possibly another file
     site.files.give_back(taken)
     assert (site.files.count, site.disk.open_now) == (1, ["a"])
 

@@ -1,4 +1,4 @@
-"""Both stores against a dict, through appends, removals, purges, restarts and kills."""
+"""Both kinds of stores compared with a dict, over appends, removals, purges, restarts and kills."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from pyjs.store.store import StreamStore
 
 SUBJECTS = st.sampled_from([b"a", b"b", b"a.b", b"a.c", b"x.y.z"])
 FILTERS = st.sampled_from([(), (b"a",), (b"a.*",), (b">",), (b"b", b"x.>"), (b"nope",)])
-SEGMENT_SIZE = 2000  # bytes, so that a few messages fill one
+SEGMENT_SIZE = 2000  # bytes; a few messages fill a segment
 
 
 class StoreMachine(RuleBasedStateMachine):
@@ -123,7 +123,7 @@ class FileStoreMachine(StoreMachine):
         self.directory = Path(tempfile.mkdtemp())
         self.generation = 0
         self.log = ListLog()
-        self.earlier: dict[str, bytes] = {}  # index files of some time ago
+        self.earlier: dict[str, bytes] = {}  # index files of an earlier state
         super().__init__()
 
     @property
@@ -148,7 +148,7 @@ class FileStoreMachine(StoreMachine):
         upkeep(self.store)
 
     def copy_files(self, *patterns: str) -> None:
-        """Go on with a copy of the directory, as a killed process leaves it."""
+        """Continue with a copy of the directory, in the state that a kill leaves."""
         source = self.files
         self.generation += 1
         shutil.copytree(source, self.files, ignore=shutil.ignore_patterns(*patterns))
@@ -164,7 +164,7 @@ class FileStoreMachine(StoreMachine):
 
     @rule()
     def kill(self) -> None:
-        """Open a copy of the directory as a killed process leaves it after its last commit."""
+        """Open a copy of the directory, in the state that a kill leaves after the last commit."""
         self.store.flush()
         self.copy_files()
         self.store.close()

@@ -153,7 +153,7 @@ def test_a_file_is_synced_under_its_new_name(tmp_path: Path) -> None:
 
         dirty.sync()
 
-    assert disk.synced == ["new"]  # the name it was opened by, through the same descriptor
+    assert disk.synced == ["new"]  # synced through the same descriptor, under the name by which it was opened
     assert disk.open_count == 0
 
 

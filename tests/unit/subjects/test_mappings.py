@@ -1,4 +1,4 @@
-"""Mappings: the first that matches counts, and weights are shares of the messages."""
+"""Mappings: the first one that matches applies, and weights are shares of the messages."""
 
 from __future__ import annotations
 

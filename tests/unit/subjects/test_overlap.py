@@ -1,4 +1,4 @@
-"""The tree against the pairwise definition."""
+"""Overlap of subjects: the tree, compared with a check of each pair."""
 
 from __future__ import annotations
 

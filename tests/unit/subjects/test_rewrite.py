@@ -1,4 +1,4 @@
-"""Compiled transforms: the same results as SubjectTransform, for subjects with wildcards too."""
+"""Compiled transforms yield the same results as SubjectTransform, also for subjects with wildcards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The subscription list against a plain list of filters, through inserts, removes and cached routes."""
+"""The subscription list, compared with a plain list of filters: inserts, removals and cached routes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pyjs.subjects.routes import RouteCache
 from pyjs.subjects.sublist import Sublist, Subscription
 from pyjs.subjects.tokens import is_subset, is_valid_subject, subject_matches
 
-ONE_SEGMENT = 140_000  # bytes: each trim takes the only segment apart
+ONE_SEGMENT = 140_000  # bytes: each trim frees the only segment
 
 
 class Listener:

@@ -1,4 +1,4 @@
-"""Subject tokens: validity, matching, overlap, subsets; against a plain reference."""
+"""Subject tokens: validity, matching, overlap, subsets; compared with a simple reference."""
 
 from __future__ import annotations
 

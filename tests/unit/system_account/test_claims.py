@@ -29,7 +29,7 @@ def of_a(**given: Any) -> str:
 
 
 class Desk(VirtualNode):
-    """A server in operator mode; `admin` is a client of its system account."""
+    """A server in operator mode; `admin` is a client of the system account."""
 
     def __init__(self, path: Path | None, kind: str = "full", **resolver: Any) -> None:
         system = account_token(OPERATOR, SYSTEM, "SYS", issued_at=1)
@@ -59,7 +59,7 @@ class Desk(VirtualNode):
         return self.client(json.dumps({"jwt": jwt, "verbose": False, "headers": True}).encode())
 
     def ask(self, subject: str, body: str | bytes = b"") -> dict[str, Any]:
-        """Return an answer without the description of the server."""
+        """Send a request; return its answer without the server's description."""
         data = body.encode() if isinstance(body, str) else body
         found: dict[str, Any] = json.loads(self.admin.request(subject.encode(), data).payload)
         del found["server"]
@@ -226,7 +226,7 @@ def test_expired_accounts_are_not_listed(desk: Desk) -> None:
 
 
 def test_all_tokens_are_sent_to_a_directory_that_has_others(desk: Desk) -> None:
-    for at in range(STEP + 5):  # more than one step
+    for at in range(STEP + 5):  # more than the directory lists in one step
         key = Key("account", at.to_bytes(32, "big"))
         desk.ask(UPDATE, account_token(OPERATOR, key, issued_at=5))
     packed = desk.all_of("$SYS.REQ.CLAIMS.PACK")

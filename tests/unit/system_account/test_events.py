@@ -24,7 +24,7 @@ A = b'{"user":"a","pass":"a","name":"some"}'
 
 
 class Heard(VirtualNode):
-    """A node with events; `listener` is a client of the system account."""
+    """A node with system events; `listener` is a client of the system account."""
 
     def __init__(self) -> None:
         super().__init__(load_options("server.conf", lambda path: CONFIG, {}, {}))

@@ -1,4 +1,4 @@
-"""The request that removes all streams of an account, on a virtual clock."""
+"""The request that removes all streams of an account, with a virtual clock."""
 
 from __future__ import annotations
 

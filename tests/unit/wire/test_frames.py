@@ -1,4 +1,4 @@
-"""The reader of WebSocket frames, against frames of another library and against wrong ones."""
+"""The reader of WebSocket frames, with frames of another library and with wrong ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The parser: grammar, limits, and independence of how the bytes were split."""
+"""The parser: grammar, limits, and independence of how the bytes are split into reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Headers of the PROXY protocol, as bytes."""
+"""Headers of the PROXY protocol, encoded and decoded."""
 
 from __future__ import annotations
 

@@ -1,3 +1,3 @@
-"""The decoders of pyjs-spark, compiled; used by that package in the same version (pyjs_spark/fast.py)."""
+"""The compiled decoders of pyjs-spark; that package uses them if they have its version (pyjs_spark/fast.py)."""
 
 VERSION = "0.1.0"

@@ -18,7 +18,7 @@ cdef enum State:
     WRONG = 5
     DAMAGED = 7
 
-cdef enum:  # checks
+cdef enum:  # kinds of checks by a decoder
     CHAINED = 1
     ALONE = 2
 
@@ -151,18 +151,21 @@ cdef bint is_of(const char* p, Entry* entry, Py_ssize_t length, int check) noexc
 
 
 cdef class Decoder(Columns):
-    """Decodes one piece after another into rows of one batch after another."""
+    """Decodes one piece after another into the rows of several batches."""
     cdef readonly int state
     cdef readonly int64_t last_seq
     cdef int64_t _high
 
     def listen(self, int64_t low, int64_t high):
-        """Take sequences of [low, high) only."""
+        """Accept only sequences in [low, high)."""
         self.last_seq = low - 1
         self._high = high
 
     def add(self, entries, Py_ssize_t start, data, int64_t base, int check):
-        """Make rows of the entries from number `start` on; return the first that is none, the reason in `state`."""
+        """Add rows for the entries from index `start` on, and set `state`.
+
+        Return the index of the first entry without a row.
+        """
         cdef View table = View(entries)
         cdef View view = View(data if data is not None else b"")
         cdef const char* first = NULL
@@ -266,7 +269,7 @@ cdef class Decoder(Columns):
 
 
 cdef inline void put(Block values, Block ends, const char* data, Py_ssize_t size) noexcept nogil:
-    """Add a value for which there is room."""
+    """Append a value; its block must have room for it."""
     memcpy(values.data + values.size, data, size)
     values.size += size
     (<int32_t*>(ends.data + ends.size))[0] = <int32_t>values.size

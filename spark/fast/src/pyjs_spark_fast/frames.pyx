@@ -48,10 +48,10 @@ cdef struct Rows:
     Cells ids
     Cells names
     Cells values
-    const int32_t* entry_at  # NULL: no headers
+    const int32_t* entry_at  # NULL: the rows have no headers
     const int32_t* list_at
     const char* own  # NULL: no row has its own id
-    const char* skip  # NULL: none is left out
+    const char* skip  # NULL: no row is left out
     Text inbox
     Text one_subject
     Text mark
@@ -84,7 +84,7 @@ cdef Cells cells(object pair, list held):
 
 
 def frame_rows(columns, Py_ssize_t low, Py_ssize_t high, how, int64_t first, bytes skip=b""):
-    """See frames.frame_rows()."""
+    """The compiled form of frames.frame_rows()."""
     cdef Rows rows
     cdef Py_ssize_t total = 0, count = 0
     cdef bytes made
@@ -105,7 +105,7 @@ def frame_rows(columns, Py_ssize_t low, Py_ssize_t high, how, int64_t first, byt
 
 
 cdef void fill_in(Rows* rows, object columns, object how, list held):
-    """Take the pointers of all columns."""
+    """Set the pointers in `rows` to all columns."""
     cdef View entry_at, list_at
     rows.data = cells(columns.data, held)
     rows.subject = cells(columns.subject, held)
@@ -149,7 +149,7 @@ cdef inline int digits(int64_t number) noexcept nogil:
 
 
 cdef Sizes sizes_of(Rows* rows, Py_ssize_t at, int64_t row) noexcept nogil:
-    """Return the sizes of one publish."""
+    """Return the sizes of the publish of one row."""
     cdef Sizes found
     cdef int32_t entry, value
     cdef Py_ssize_t lines = rows.fixed.size, name, size = rows.data.at[at + 1] - rows.data.at[at]
@@ -179,7 +179,7 @@ cdef Sizes sizes_of(Rows* rows, Py_ssize_t at, int64_t row) noexcept nogil:
 cdef Py_ssize_t measure(
     Rows* rows, Py_ssize_t low, Py_ssize_t high, int64_t first, Py_ssize_t* total
 ) noexcept nogil:
-    """Return how many publishes there are, and their bytes in `total`."""
+    """Return the number of publishes; set `total` to their size in bytes."""
     cdef Py_ssize_t at, count = 0
     for at in range(low, high):
         if rows.skip == NULL or not rows.skip[at]:
@@ -205,7 +205,7 @@ cdef inline char* put_number(char* to, int64_t number) noexcept nogil:
 cdef void write(
     Rows* rows, Py_ssize_t low, Py_ssize_t high, int64_t first, char* to, long long* ends, long long* numbers
 ) noexcept nogil:
-    """Write the publishes, where each ends and which row each is."""
+    """Write the publishes; set the end offset and the row number of each."""
     cdef Py_ssize_t at, size, end = 0
     cdef Sizes sizes
     cdef Text subject
@@ -265,7 +265,7 @@ cdef struct Ack:
 
 
 cdef class Acks:
-    """See frames.Acks."""
+    """The compiled form of frames.Acks."""
     cdef readonly int64_t sid
     cdef readonly int state
     cdef readonly Py_ssize_t need
@@ -275,8 +275,8 @@ cdef class Acks:
     cdef public int64_t enough
     cdef bytes _inbox
     cdef bytes _prefix
-    cdef bytes _head  # the line up to the row
-    cdef bytes _tail  # the line after the row, up to the size
+    cdef bytes _head  # the line up to the row number
+    cdef bytes _tail  # the line after the row number, up to the size
     cdef int64_t _first
     cdef bytearray _flags
 
@@ -294,12 +294,12 @@ cdef class Acks:
         self._tail = b" %d " % sid
 
     def learn(self, bytes payload):
-        """Take the constant part of an acknowledgement from one that was checked."""
+        """Store the constant part of acknowledgements, taken from a validated one."""
         head, found, _ = payload.partition(b'"seq":')
         self._prefix = head + found
 
     def add(self, object numbers):
-        """Wait for these rows too; they are above all before."""
+        """Add rows that wait for acknowledgements; their numbers are higher than all earlier ones."""
         cdef int64_t number
         if not self._flags:
             self._first = numbers[0]
@@ -313,7 +313,7 @@ cdef class Acks:
         return 0 <= number - self._first < len(self._flags) and self._flags[number - self._first] == 1
 
     def settle(self, int64_t number, int64_t seq, bint is_duplicate):
-        """A row is stored; a second time, or for a row that is not waited for, this does nothing."""
+        """Mark a row as stored; does nothing if the row is unknown or already stored."""
         if self.is_waiting(number):
             self._flags[number - self._first] = 0
             self.waiting -= 1
@@ -328,7 +328,7 @@ cdef class Acks:
             self._first += count
 
     def decode(self, data, Py_ssize_t start, Py_ssize_t end):
-        """Decode `data[start:end]`; return where it stopped and leave the reason in `state`."""
+        """Decode `data[start:end]`; return the offset of the first unread byte, and set `state` to the reason."""
         cdef View view = View(data)
         cdef const char* base = view.data()
         cdef char* flags = PyByteArray_AS_STRING(self._flags)
@@ -354,7 +354,7 @@ cdef class Acks:
         return at
 
     cdef Py_ssize_t _scan(self, const char* start, const char* end, Ack* ack) noexcept:
-        """Take one plain acknowledgement apart; return its size, 0 if there is none or not all of it."""
+        """Parse one plain acknowledgement; return its size, or 0 if there is none or it is incomplete."""
         cdef const char* at = after(start, end, self._head)
         cdef int64_t number = 0
         if at == NULL:

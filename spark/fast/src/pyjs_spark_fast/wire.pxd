@@ -38,7 +38,7 @@ cdef class Columns:
     cdef int _kind
     cdef bint _wants_seq, _wants_ts, _wants_subject, _wants_data, _wants_size
     cdef int64_t _rows_max, _size_max
-    cdef Py_ssize_t _headed  # rows with headers
+    cdef Py_ssize_t _headed  # number of rows with headers
     cdef Block _seqs, _times, _sizes, _subject_at, _subjects, _data_at, _data
     cdef Block _head_at, _heads, _entry_at, _name_at, _names, _list_at, _value_at, _values
     cdef Block _valid

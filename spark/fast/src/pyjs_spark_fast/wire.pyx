@@ -1,7 +1,7 @@
-"""From the bytes of a pull's deliveries to columns, compiled; wire.py is the same in plain Python and has the theory.
+"""Compiled decoder of a pull's deliveries into columns; wire.py does the same in plain Python and explains it.
 
 No Python object is made for a message: the line is scanned in place and each column grows in one block of memory,
-which the Arrow array then owns. The columns themselves are those of pyjs_spark_fast/entries.pyx too. Compiled because
+which the Arrow array then owns. pyjs_spark_fast/entries.pyx uses the same columns. It is compiled because
 it decodes several times as much per second of processor as wire.py (benchmarks/spark_client.py).
 """
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
@@ -21,7 +21,7 @@ cdef enum State:
     TOO_LARGE = 6
 
 cdef enum:
-    LINES_MAX = 64  # headers with more lines are grouped by a dict of Python
+    LINES_MAX = 64  # headers with more lines are grouped by a Python dict
     SEQ_DIGITS_MAX = 19
     ZERO = 48
 
@@ -111,7 +111,7 @@ cdef class Block:
         byte[0] = byte[0] | <char>(1 << (at % 8))
 
     cdef inline int32_t count(self) noexcept nogil:
-        """Return how many offsets it holds besides the first."""
+        """Return the number of offsets after the first one."""
         return <int32_t>(self.size // 4) - 1
 
     cdef bint is_ascii(self) noexcept nogil:
@@ -135,21 +135,21 @@ cdef Block begun(Block before):
 
 
 cdef Block offsets_begun(Block before):
-    """Return a block of offsets that holds the first one, 0."""
+    """Return a block of offsets with only the first one, 0."""
     cdef Block block = begun(before)
     block.add_int32(0)
     return block
 
 
 cdef tuple text(Block offsets, Block values):
-    """Return the column as it is, or with replacement characters where it is no UTF-8."""
+    """Return the column unchanged, or with replacement characters if it is not UTF-8."""
     if values.is_ascii():
         return (offsets, values)
     return wire.repaired(memoryview(offsets), bytes(values))
 
 
 cdef class Columns:
-    """The rows of one batch after another."""
+    """Collects the rows of each batch, one batch after another."""
     def __cinit__(self, object columns, str headers, Py_ssize_t rows_max, Py_ssize_t size_max):
         assert headers in wire.HEADERS
         assert set(columns) <= set(wire.COLUMNS)
@@ -167,7 +167,7 @@ cdef class Columns:
         self._begin()
 
     def take(self):
-        """Return the rows as columns and begin a new batch."""
+        """Return the rows as columns, and start a new batch."""
         cdef dict columns = {}
         cdef Py_ssize_t rows = self.rows, headed = self._headed
         for name in self._columns:
@@ -191,7 +191,7 @@ cdef class Columns:
         return wire.Taken(rows, rows - headed, columns)
 
     cdef void _begin(self):
-        """Begin a batch in new blocks: those of the last one belong to its arrays."""
+        """Start a batch with new blocks: the previous ones belong to the arrays of their batch."""
         self.rows = 0
         self.size = 0
         self._headed = 0
@@ -213,7 +213,7 @@ cdef class Columns:
         self._values = begun(self._values)
 
     cdef int _headers(self, const char* block, Py_ssize_t size) except -1 nogil:
-        """Add the headers of row `rows`, null without any."""
+        """Add the headers of row number `rows`; null if it has none."""
         if self.rows % 8 == 0:
             self._valid.need(1)
             self._valid.data[self._valid.size] = 0
@@ -231,7 +231,7 @@ cdef class Columns:
         return 0
 
     cdef int _map(self, const char* block, Py_ssize_t size) except -1 nogil:
-        """Add the names of a block in order, each with its values in order."""
+        """Add the names of a block of headers in their order, each with its values in their order."""
         cdef Line lines[LINES_MAX]
         cdef int count = header_lines(block, size, lines), one, other
         if count < 0:
@@ -257,7 +257,7 @@ cdef class Columns:
         return 0
 
     cdef int _many(self, bytes block) except -1:
-        """Add a block of very many lines."""
+        """Add a block with more than LINES_MAX lines."""
         cdef Span span
         cdef bytes name, value
         for name, values in wire.header_pairs(block).items():
@@ -272,7 +272,7 @@ cdef class Columns:
 
 
 cdef class Decoder(Columns):
-    """Decodes the deliveries of one consumer after another into rows of one batch after another."""
+    """Decodes the deliveries of several consumers, one after another, into the rows of several batches."""
     cdef readonly int64_t sid
     cdef readonly int state
     cdef readonly Py_ssize_t need
@@ -292,7 +292,7 @@ cdef class Decoder(Columns):
         self.need = 1
 
     def listen(self, int64_t sid, int64_t high, int64_t next_seq):
-        """Go on with a new consumer's deliveries from `next_seq` on; rows at `high` and above are dropped."""
+        """Continue with a new consumer's deliveries from `next_seq` on; rows at `high` and above are dropped."""
         self.sid = sid
         self.delivered = 0
         self.last_seq = next_seq - 1
@@ -308,7 +308,7 @@ cdef class Decoder(Columns):
         self._enough = self.delivered + count
 
     def decode(self, data, Py_ssize_t start, Py_ssize_t end):
-        """Decode `data[start:end]`; return where it stopped and leave the reason in `state`."""
+        """Decode `data[start:end]`; return the offset of the first unread byte, and set `state` to the reason."""
         cdef View view = View(data)
         cdef const char* base = view.data()
         cdef Py_ssize_t used
@@ -323,7 +323,10 @@ cdef class Decoder(Columns):
         return start + used
 
     cdef bint _learn(self, const char* at, Py_ssize_t size):
-        """Learn the constant part of the consumer's reply subjects from its first delivery; False: stopped."""
+        """Store the constant part of the consumer's reply subjects, taken from its first delivery.
+
+        Return False, with the reason in `state`, if there is none.
+        """
         cdef Py_ssize_t line = line_size(at, size)
         if line == 0:
             self._stop(NEED_MORE, size + 1)
@@ -340,7 +343,7 @@ cdef class Decoder(Columns):
         self.need = need
 
     cdef Py_ssize_t _decode(self, const char* data, Py_ssize_t size) except -1 nogil:
-        """Decode frame after frame; return how many bytes were used."""
+        """Decode one frame after another; return the number of bytes used."""
         cdef Frame frame
         cdef Py_ssize_t at = 0, whole
         while True:
@@ -380,7 +383,7 @@ cdef class Decoder(Columns):
                 return at
 
     cdef bint _scan(self, const char* at, Frame* frame) noexcept nogil:
-        """Take the line of a delivery apart; False if it is none."""
+        """Parse the line of a delivery; return False if it is not one."""
         cdef const char* end = at + frame.line_size - 2
         cdef int64_t number = 0
         if at[0] == b"H":
@@ -463,7 +466,7 @@ cdef class Decoder(Columns):
 
 
 cdef inline Py_ssize_t line_size(const char* at, Py_ssize_t size) noexcept nogil:
-    """Return the size of the line at `at` with its CRLF, 0 if it is not whole."""
+    """Return the size of the line at `at` with its CRLF, or 0 if it is incomplete."""
     cdef const char* found = at
     while size > 0:
         found = <const char*>memchr(found, b"\n", size - (found - at))

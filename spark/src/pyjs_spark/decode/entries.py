@@ -181,7 +181,7 @@ class Decoder:
         """Return how many of the first `count` entries fit in the batch."""
         sizes = np.cumsum(found["size"][:count].astype(np.int64) + found["subject_len"][:count])
         fit = int(np.searchsorted(sizes, self._size_max - self.size, side="right"))
-        fit = max(fit, 1) if not self.rows else fit  # an entry that is too large gets a batch of its own
+        fit = max(fit, 1) if not self.rows else fit  # an entry that is too large gets a separate batch
         fit = min(fit, self._rows_max - self.rows)
         if fit < count:
             self.state, count = FULL, fit

@@ -1,6 +1,6 @@
 """A TCP or TLS connection as bytes: one reusable receive buffer, and a deadline for every wait.
 
-Knows no protocol. The bytes received and not used yet are `data[start:end]` of the buffer. The buffer grows
+Knows nothing of protocols. The bytes received and not used yet are `data[start:end]` of the buffer. The buffer grows
 to the largest frame received; its content is valid only until the next fill().
 """
 

@@ -125,7 +125,7 @@ def look_at_target(client: Client, options: SinkOptions) -> Target:
 class Digest:
     """A checksum of rows, with which a repeated partition is compared.
 
-    If rows have no ids of their own, their position identifies them, so their order matters; otherwise the order does
+    If rows have no ids, their position identifies them, so their order matters; otherwise the order does
     not matter.
     """
 

@@ -1,4 +1,4 @@
-"""Whole ranges in a real Spark: in bulk from our server, and from a store directory without one."""
+"""Ranges read in a real Spark: in bulk from our server, and from a store directory without a server."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def server(home: Path) -> Iterator[ServerProcess]:
-    """Our server alone, with a stream ORDERS that allows direct gets."""
+    """Our server only, with a stream ORDERS that allows direct gets."""
     process = ServerProcess(our_command_from_anywhere(), JETSTREAM, home, with_http=False)
     process.start()
     orders = Filler(process.port, "ORDERS")

@@ -1,4 +1,4 @@
-"""A real streaming query, observed: metrics scraped over HTTP, log lines and a bar, with a loss in the middle."""
+"""A streaming query is observed in a real Spark: metrics over HTTP, log lines, a progress bar, and a loss."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WAIT_S = 60.0
 
 
 class Ends:
-    """A reporter for the test: waits for the ends of queries, which Spark reports after them."""
+    """A reporter that lets the test wait for the ends of queries, which Spark reports asynchronously."""
 
     def __init__(self) -> None:
         self._ended = threading.Semaphore(0)

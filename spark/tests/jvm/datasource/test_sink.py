@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Copy:
-    """A stream, another one that is to hold the same, and a query between them."""
+    """A source stream, a target stream, and the query that copies from one to the other."""
 
     def __init__(self, spark: SparkSession, port: int, source: Filler, target: Filler, folder: Path) -> None:
         self.spark = spark
@@ -54,7 +54,7 @@ class Copy:
         return sorted(int(bytes(row.data)) for row in self.read(self.target.name).select("data").collect())
 
     def forget_last_commit(self) -> None:
-        """Take the last batch back as a crash before its commit does."""
+        """Remove the last commit from the checkpoint, as if a crash had prevented it."""
         commits = self.folder / "checkpoint" / "commits"
         last = max(int(path.name) for path in commits.iterdir() if path.name.isdigit())
         for path in (commits / str(last), commits / f".{last}.crc"):

@@ -61,7 +61,7 @@ class Pipe:
         return query
 
     def seqs(self) -> list[int]:
-        """Return the sequences that were written, sorted."""
+        """Return the written sequences, sorted."""
         found: list[Row] = self.spark.read.parquet(str(self.folder / "out")).select("seq").collect()
         return sorted(row.seq for row in found)
 
@@ -81,7 +81,7 @@ def failure(act: Callable[[], Any]) -> str:
 
 
 def rows_of(query: StreamingQuery) -> list[int]:
-    """Return the number of rows of each batch that had some."""
+    """Return the number of rows of each batch that had any."""
     return [progress["numInputRows"] for progress in query.recentProgress if progress["numInputRows"]]
 
 
@@ -178,7 +178,7 @@ def test_filters_go_into_the_plan(read: Read, orders: Filler) -> None:
     plan = frame._jdf.queryExecution().executedPlan().toString()
     assert sorted(row.seq for row in frame.collect()) == [6, 9]
     assert "BatchScan jetstream" in plan
-    assert "Filter " not in plan  # Spark has none left to apply
+    assert "Filter " not in plan  # Spark has no filter left to apply
 
 
 def test_a_filter_on_time_goes_into_the_plan_and_stays_in_it(read: Read, orders: Filler) -> None:
@@ -202,7 +202,7 @@ def test_without_the_option_filters_are_sparks_own(read: Read, orders: Filler, s
 def test_spark_finds_the_format_without_being_told(
     spark: SparkSession, server: ServerProcess, orders: Filler
 ) -> None:
-    other = spark.newSession()  # nothing was registered in this one
+    other = spark.newSession()  # the source is not registered in this session
     reader = other.read.format("jetstream").option("servers", f"nats://127.0.0.1:{server.port}")
 
     assert reader.option("stream", orders.name).load().count() == 12
@@ -227,7 +227,8 @@ def test_workers_run_the_python_of_the_session(spark: SparkSession) -> None:
 def test_a_bad_option_fails_before_any_job(read: Read) -> None:
     said = failure(lambda: read(maxRowPerTriger="5"))
 
-    assert "option maxrowpertriger is unknown; did you mean maxRowsPerTrigger?" in said  # Spark lowers names
+    # Spark converts option names to lower case
+    assert "option maxrowpertriger is unknown; did you mean maxRowsPerTrigger?" in said
     # If the user gives a schema, Spark creates the data source when it plans the query.
     assert "option readMode=bulky is not allowed" in failure(read("seq long", readMode="bulky").count)
 

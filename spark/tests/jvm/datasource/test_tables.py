@@ -1,4 +1,4 @@
-"""Buckets and object stores in a real Spark: from SQL, with schemas, and as changes that go on from a checkpoint."""
+"""Buckets and object stores in a real Spark: in SQL, with schemas, and as changes that resume from a checkpoint."""
 
 from __future__ import annotations
 

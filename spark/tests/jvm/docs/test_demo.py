@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 MESSAGES = 5_000
 
 
-@pytest.mark.parametrize("server", ["ours"], indirect=True)  # the parts run on both in their own tests
+@pytest.mark.parametrize("server", ["ours"], indirect=True)  # other tests run its parts on both servers
 def test_a_short_demo_is_reconciled(
     spark: SparkSession,
     server: ServerProcess,

@@ -1,4 +1,4 @@
-"""The examples of the documents run, in their order, as they stand there."""
+"""The examples of the documents run as printed, in their order."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def orders(server: ServerProcess) -> Iterator[Filler]:
-    """The stream of the examples."""
+    """The stream that the examples read."""
     found = Filler(server.port, "ORDERS")
     found.create(subjects=["orders.>"])
     found.fill(6)
@@ -34,7 +34,7 @@ def orders(server: ServerProcess) -> Iterator[Filler]:
 
 @pytest.fixture
 def tables(orders: Filler) -> Iterator[Filler]:
-    """The bucket and the object store of the examples."""
+    """The bucket and the object store that the examples read."""
     made = {"SETTINGS": ("KV_SETTINGS", "$KV.SETTINGS.>"), "FILES": ("OBJ_FILES", "$O.FILES.>")}
     for name, subject in made.values():
         orders.raw.api(f"STREAM.CREATE.{name}", name=name, subjects=[subject], max_msgs_per_subject=1)
@@ -107,7 +107,7 @@ def test_the_example_of_the_readme_runs(
 
 @pytest.fixture
 def notebook(server: ServerProcess) -> Iterator[Filler]:
-    """The streams of the notebooks, with the orders of their README."""
+    """The streams that the notebooks read, with the orders described in their README."""
     found = Filler(server.port, "ORDERS")
     streams = {"ORDERS": "orders.>", "COPIES": "copies.>", "AGAIN": "again.>", "KV_RATES": "$KV.RATES.>"}
     for name, subject in streams.items():

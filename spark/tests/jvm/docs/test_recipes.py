@@ -1,4 +1,4 @@
-"""The recipes run, in their order, as they stand there; storage.md against an S3 server."""
+"""The examples of the recipes run as printed, in their order; those of storage.md against an S3 server."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def streams(server: ServerProcess) -> Iterator[Streams]:
 def run(
     spark: SparkSession, server: ServerProcess, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> Iterator[Run]:
-    """Run the examples of a recipe; return the lines that it prints, without tables."""
+    """Run the examples of a recipe; return the lines that they print, without tables."""
     before = spark.conf.get("spark.sql.shuffle.partitions")
     places = {"127.0.0.1:4222": f"127.0.0.1:{server.port}", "/data/": f"{tmp_path}/"}
     names: dict[str, object] = {}
@@ -233,7 +233,7 @@ def avro(schema_id: int, sensor: str, degrees: float) -> bytes:
 
 
 def protobuf_file() -> Any:
-    """Return the descriptor of a file with a message, and a second one with a message in it."""
+    """Return the descriptor of a file with two message types, the second of which contains a nested type."""
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
     file = FileDescriptorProto(name="events.proto", package="shop", syntax="proto3")
@@ -251,7 +251,7 @@ def protobuf_schema() -> dict[str, str]:
 
 
 def protobuf(schema_id: int) -> list[bytes]:
-    """Return a message of the first type, and one of the second type's first."""
+    """Return a message of the first type, and one of the type nested in the second type."""
     head = b"\0" + schema_id.to_bytes(4, "big")
 
     def body(kind: bytes, count: int) -> bytes:

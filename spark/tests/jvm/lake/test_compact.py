@@ -36,7 +36,7 @@ DAY = "date=2026-11-20"
 
 
 def write(root: Path, *ranges: tuple[int, int], day: str = DAY, without: tuple[int, ...] = ()) -> None:
-    """Make files of an archive of S; each row's data is its sequence."""
+    """Write files of an archive of stream S; the data of each row is its sequence."""
     folder = root / "stream=S" / day
     folder.mkdir(parents=True, exist_ok=True)
     (root / "stream=S" / "_archive.json").write_text("{}")
@@ -62,7 +62,7 @@ Run = Callable[..., int]
 
 
 class Main:
-    """`pyjs-pipeline` in the Spark of all tests."""
+    """Runs `pyjs-pipeline` with the Spark session that all tests share."""
 
     def __init__(self, command: Callable[..., tuple[int, str, str]]) -> None:
         self._command = command
@@ -81,7 +81,7 @@ def main(command: Callable[..., tuple[int, str, str]]) -> Main:
 
 @pytest.fixture
 def run(spark: SparkSession) -> Run:
-    """Compact everything; return how many files were made."""
+    """Compact everything; return the number of new files."""
 
     def compacted(root: Path, rows_per_file: int = 100) -> int:
         groups = compact.plan(str(root), ["S"], rows_per_file)
@@ -203,7 +203,7 @@ for at, root in enumerate(sys.argv[2:], 1):
 
 
 def merge(spark: object, files: list[Path], target: Path) -> None:
-    """Write the rows of some files to one; a hundred of these by Spark would take seconds."""
+    """Write the rows of some files to one file; with Spark, a hundred of these would take seconds."""
     pq.write_table(pa.concat_tables([pq.ParquetFile(path).read() for path in files]), target)
 
 

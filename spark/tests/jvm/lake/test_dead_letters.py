@@ -1,4 +1,4 @@
-"""`pyjs-pipeline dlq-report`: real advisories of both servers, joined with the messages that they are about."""
+"""`pyjs-pipeline dlq-report`: advisories of both servers, joined with the messages that they concern."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def say(server: ServerProcess, letters: Letters, command: Callable[..., tuple[in
 
 @pytest.fixture
 def two_kinds(letters: Letters) -> Letters:
-    """Two messages delivered too often, and two terminated, one with a reason."""
+    """Two messages that were delivered too often, and two terminated ones, one of these with a reason."""
     letters.create(allow_direct=True)
     letters.filler.fill(4, headers=b"NATS/1.0\r\nA: 1\r\n\r\n")
     letters.consumer("tries", max_deliver=1)

@@ -46,7 +46,7 @@ def say(server: ServerProcess, filler: Filler, command: Callable[..., tuple[int,
 
 @pytest.fixture
 def archived(server: ServerProcess, filler: Filler, tmp_path: Path) -> Callable[[], Path]:
-    """Archive the test's stream as the workers do; return the folder."""
+    """Archive the test's stream with the functions that workers run; return the folder."""
 
     def run(**more: str) -> Path:
         options = parse_options({"stream": filler.name, "servers": f"nats://127.0.0.1:{server.port}", **more})

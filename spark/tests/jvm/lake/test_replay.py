@@ -45,7 +45,7 @@ def lake(server: ServerProcess, filler: Filler, tmp_path: Path) -> Callable[[], 
 
 @pytest.fixture
 def again(filler: Filler) -> Iterator[str]:
-    """The stream that is written to."""
+    """The stream into which the archive is replayed."""
     stream = f"{filler.name}_AGAIN"
     filler.raw.api(f"STREAM.CREATE.{stream}", name=stream, subjects=["again.>"], storage="memory")
     yield stream
@@ -174,7 +174,7 @@ def test_filters_choose_what_is_replayed(
     lake()
     subject = filler.subject.decode()
 
-    maps = (f"{subject}.2 -> again.first", f"{subject}.* -> again.$1.x")  # the first that matches counts
+    maps = (f"{subject}.2 -> again.first", f"{subject}.* -> again.$1.x")  # the first matching mapping applies
     run(*maps, subjects=f"{subject}.1,{subject}.2", first_seq="3", last_seq="10")
 
     found = stored(filler, again)
@@ -275,7 +275,7 @@ def test_tables_are_replayed_as_files_are(
     options = parse_options({"stream": filler.name, "servers": f"nats://127.0.0.1:{server.port}"})
     lake, to = Lake(str(tmp_path / "lake"), kind), f"{filler.name.lower()}.> -> again.>"
     filler.fill(12)
-    filler.delete(*range(6, 11))  # a file that is not there
+    filler.delete(*range(6, 11))  # one file of the archive is missing
     archive_here(lake, options)
 
     first = run(to, format=kind)

@@ -28,7 +28,7 @@ Run = Callable[..., int]
 
 @pytest.fixture
 def again(server: ServerProcess, filler: Filler, spark: SparkSession, tmp_path: Path) -> Iterator[Run]:
-    """Archive the test's stream, and write it to another; return how many messages that has then."""
+    """Archive the test's stream and replay it into another; return the number of messages in that stream."""
     stream = f"{filler.name}_AGAIN"
     filler.raw.api(f"STREAM.CREATE.{stream}", name=stream, subjects=["again.>"])
     address, lake = f"nats://127.0.0.1:{server.port}", str(tmp_path)

@@ -120,7 +120,7 @@ def test_the_archive_writes_to_s3(
 
 
 def rows_of(kind: str, stream: str, s3: S3Server, folder: Path) -> list[int]:
-    """Return the sequences in the archive, read by the format's own library."""
+    """Return the sequences in the archive, read with a library of the format."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -1,8 +1,8 @@
 """A standalone cluster of a master and two workers runs the line that `submit-args` prints.
 
-It has six small JVMs: master, two workers, driver, two executors; four if only the archive runs, which uses one
-executor. Without enough memory it is skipped with that reason. In `make spark-matrix` an executor and a worker are
-killed while a query runs.
+It needs six small JVMs: a master, two workers, a driver, two executors; or four if only the archive runs, which uses
+one executor and one worker. Without enough memory the tests are skipped. In `make spark-matrix` an executor and a
+worker are killed while a query runs.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ print("rows", *sums.first())
 spark.stop()
 """
 
-# A copy in many small batches, so that there is time to kill something.
+# A copy in many small batches, so that the tests have time to kill a process.
 COPY = """
 import sys
 import pyjs_spark
@@ -106,7 +106,7 @@ class Cluster:
         raise AssertionError(f"{name} ended: {''.join(said)}")
 
     def env(self) -> dict[str, str]:
-        """Return an environment that knows neither this tree nor its packages."""
+        """Return an environment without the paths of this tree and its packages."""
         kept = {
             name: os.environ[name] for name in ("PATH", "HOME", "JAVA_HOME", "LANG") if name in os.environ
         }
@@ -118,7 +118,7 @@ class Cluster:
         }
 
     def executors(self, worker: int) -> list[int]:
-        """Return the processes of the executors of a worker."""
+        """Return the process ids of the executors of a worker."""
         work = self._folder / f"work{worker}"
         found = []
         for path in Path("/proc").glob("[0-9]*"):
@@ -131,11 +131,11 @@ class Cluster:
         return found
 
     def kill_worker(self, worker: int) -> None:
-        """Kill a worker; its executors end when they notice."""
+        """Kill a worker; its executors end once they detect this."""
         self._running[worker].kill()
 
     def stop(self) -> None:
-        """End all of it."""
+        """Stop all processes of the cluster."""
         for running in reversed(self._running):
             running.kill()
             running.wait()
@@ -143,7 +143,7 @@ class Cluster:
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """A master and two workers with a core each."""
+    """A master and two workers with one core each."""
     free_mb = int(re.search(r"MemAvailable:\s+(\d+)", Path("/proc/meminfo").read_text())[1]) // 1024  # type: ignore[index]
     if free_mb < MEMORY_MIN_MB:
         pytest.skip(f"a cluster needs {MEMORY_MIN_MB} MB, {free_mb} MB are available")
@@ -167,7 +167,7 @@ def line_of(cluster: Cluster, folder: Path, *argv: str, more: str = "", cores: i
 
 
 def settings(cores: int) -> str:
-    """Return the settings for small machines; each core is an executor, and a JVM."""
+    """Return settings for small machines; each core gets an executor, which is a separate JVM."""
     conf = {**SMALL, "spark.cores.max": cores}
     return " ".join(f"--conf {shlex.quote(f'{name}={value}')}" for name, value in conf.items())
 
@@ -180,7 +180,7 @@ def submitted(
 
 
 def run(cluster: Cluster, folder: Path, line: str) -> subprocess.CompletedProcess[str]:
-    """Run a line of a shell as a user of the cluster."""
+    """Run a line in a shell, as a user of the cluster would."""
     return subprocess.run(
         line,
         shell=True,
@@ -228,7 +228,7 @@ def test_an_archive_is_written_by_the_workers(
     )
     table = deltalake.DeltaTable(f"{lake}/{filler.name}").to_pyarrow_table()
     assert sorted(table.column("seq").to_pylist()) == list(range(1, 13))
-    if IS_MATRIX:  # another driver
+    if IS_MATRIX:  # this starts another Spark driver
         filler.fill(6)
         filler.api(f"STREAM.PURGE.{filler.name}", seq=15)
         lost = submitted(cluster, tmp_path, "-c", str(file), cores=1)

@@ -36,7 +36,7 @@ def test_every_job_works_over_spark_connect(server: ServerProcess, filler: Fille
     env = {
         **os.environ,
         "PYTHONPATH": PYTHONPATH,
-        "SPARK_TESTING": "1",  # the server takes a port that is free
+        "SPARK_TESTING": "1",  # makes the server listen on a free port
         **({} if IS_MATRIX else {"JAVA_TOOL_OPTIONS": QUICK_JAVA}),
     }
     done = subprocess.run(

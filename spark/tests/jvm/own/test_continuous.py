@@ -17,7 +17,7 @@ from tests.conformance.harness.process import ServerProcess
 arrow_or_skip()
 
 import pyarrow.parquet as pq
-from spark.tests.kills.pipeline_kills import Command  # needs pyarrow
+from spark.tests.kills.pipeline_kills import Command  # this module needs pyarrow
 
 from pyjs_spark.lake.compact import SNAPSHOT
 
@@ -27,7 +27,7 @@ WAIT_S = 120.0
 
 
 def until(is_so: Callable[[], bool], command: Command) -> None:
-    """Wait until something is so."""
+    """Wait until `is_so` returns true."""
     deadline_s = time.monotonic() + WAIT_S
     while not is_so():
         command.check_runs()
@@ -90,7 +90,7 @@ def test_snapshots_are_made_again_and_again_until_sigterm(
 
     try:
         until(lambda: path.exists() and seqs() == [1, 2, 3], command)
-        filler.fill(1)  # another message of a subject that was there
+        filler.fill(1)  # another message for an existing subject
         until(lambda: seqs() == [2, 3, 4], command)
         command.process.send_signal(signal.SIGTERM)
         code = command.wait()

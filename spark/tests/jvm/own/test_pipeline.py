@@ -1,4 +1,4 @@
-"""`pyjs-pipeline archive` as a user runs it: from an empty folder to a table that is checked."""
+"""`pyjs-pipeline archive`, used as a user would: from an empty folder to a checked table."""
 
 from __future__ import annotations
 

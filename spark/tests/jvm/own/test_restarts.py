@@ -17,7 +17,7 @@ pytestmark = [
     pytest.mark.timeout(600),
     pytest.mark.skipif(not IS_MATRIX, reason="a JVM of its own: make spark-matrix runs it"),
 ]
-# The first process that plans a query takes longer to start than Spark waits for it.
+# A Python whose first planning process takes longer to start than Spark waits for it.
 SLOW_PYTHON = """#!/bin/sh
 case "$*" in *streaming_source_runner*)
     [ -e {flag} ] || {{ touch {flag}; sleep 12; }} ;;

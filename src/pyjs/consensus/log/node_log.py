@@ -528,7 +528,7 @@ class NodeLog:
 
         Raises:
             KeyError: there is no such entry.
-            NotNow: the entry is not written yet, or memory is short.
+            NotNow: the entry is not written yet, or out of memory.
             CorruptRecord: the record is damaged; the group now counts as damaged too.
         """
         view, head = self._read(self._intact(group), index, whole=True)
@@ -621,7 +621,7 @@ class NodeLog:
             left -= group.size
             try:
                 self._carry_group(group)
-            except NotNow:  # memory is short: a later write repeats the attempt
+            except NotNow:  # out of memory: a later write repeats the attempt
                 oldest.groups.add(number)
                 return
         for number in list(oldest.crowded):

@@ -86,7 +86,7 @@ class AccountExchange:
         """Subscribe a service import."""
         responses = responses_of(exporter, host.rng)
         responses.subscribe()
-        responses_of(self.account, host.rng)  # needed for responses that have a reply subject of their own
+        responses_of(self.account, host.rng)  # needed for responses that have their own reply subject
         local = wanted.local()
         describer = Describer(host.server_name, wanted.share, exporter is host.system_account)
         latency = export.latency

@@ -27,7 +27,7 @@ cdef class PendingList:
     cdef Pending* newest
     cdef readonly size_t count
 
-    cdef Pending* new(self, const char* reply, uint32_t reply_len) noexcept nogil   # NULL: no memory; not linked
+    cdef Pending* new(self, const char* reply, uint32_t reply_len) noexcept nogil   # NULL: out of memory; not linked
     cdef void link(self, Pending* p) noexcept nogil             # as the newest
     cdef void unlink(self, Pending* p) noexcept nogil
     # unlink and free; if deliveries use it, `forget` frees it later

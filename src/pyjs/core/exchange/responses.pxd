@@ -55,7 +55,7 @@ cdef class Responses(Sink):
     cdef object rng
     cdef Table table                    # token -> Pending*
 
-    cdef int name(self, Pending* p, bint measured) noexcept nogil   # give `p` its token; -1: no memory
+    cdef int name(self, Pending* p, bint measured) noexcept nogil   # give `p` its token; -1: out of memory
     cdef int deliver(self, Msg* m, Target* t) noexcept nogil
     cdef int deliver_traced(self, Msg* m, Target* t, object trace) except -1
     cdef void pass_back(self, Msg* m, Pending* p, ServiceCalls calls) noexcept nogil

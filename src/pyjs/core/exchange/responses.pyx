@@ -114,7 +114,7 @@ cdef class ServiceCalls:
             self.host.timers.at(self.waiting.oldest.at_ns + self.export.response_threshold_ns, self.expire)
             self.armed = True
         except MemoryError:
-            pass                    # no memory: the next request tries to set the timer again
+            pass                    # out of memory: the next request tries to set the timer again
 
     def expire(self) -> None:
         """End the requests whose time has expired."""
@@ -196,7 +196,7 @@ cdef class Responses(Sink):
         try:
             self.account.turn.requests.append(Request(self.subscribe, self.prefix))
         except MemoryError:
-            pass                    # no memory: the next request tries to subscribe again
+            pass                    # out of memory: the next request tries to subscribe again
 
     cdef void refill(self) noexcept:
         try:

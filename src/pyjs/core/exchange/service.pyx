@@ -85,7 +85,7 @@ cdef class ServiceSink(Sink):
         return 0
 
     cdef int describe(self, Msg* m, Envelope* e) noexcept nogil:
-        """Add the header that describes the client; return -1 if memory is short."""
+        """Add the header that describes the client; return -1 if out of memory."""
         cdef uint32_t n = 0
         cdef const char* before = NULL
         cdef Info* info

@@ -76,7 +76,7 @@ class UrlResolver(Resolver):
 
     def __init__(self, options: ResolverOptions) -> None:
         self._url, self._timeout_ns = options.url, options.timeout_ns
-        self.get: Callable[[str, int], str] | None = None  # returns the body of a URL; set by the shell
+        self.get: Callable[[str, int], str] | None = None  # returns the body of a URL; pyjs.server sets it
 
     def fetch(self, name: str) -> str:
         """Return the token of an account."""

@@ -252,7 +252,7 @@ class StreamMoved:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaLost:
-    """The replica of a stream on one server has lost its log; it begins again as a new peer."""
+    """The replica of a stream on one server has lost its log; it restarts as a new peer."""
 
     account: str
     name: str

@@ -77,7 +77,7 @@ def consumer_cluster(
 ) -> dict[str, Any]:
     """Return the field `cluster` of a consumer's info; `status` is that of its stream's group.
 
-    A consumer belongs to the group of its stream; the name shown is that of a group of its own, as on nats-server.
+    A consumer belongs to the group of its stream; the name shown is that of a separate group, as on nats-server.
     """
     replicas = consumer.replicas or len(stream.replicas)
     kind = stream.raft_group.split("-")[1][-1]

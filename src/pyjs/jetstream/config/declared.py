@@ -87,7 +87,7 @@ def struct_of(of: type[DataclassInstance], go_name: str = "") -> Struct:
 
 
 def part(of: type[DataclassInstance], go_name: str = "") -> Kind:
-    """Return the kind of an option whose value is an object with options of its own."""
+    """Return the kind of an option whose value is an object with options."""
     return struct(struct_of(of, go_name))
 
 

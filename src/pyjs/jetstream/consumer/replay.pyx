@@ -163,7 +163,7 @@ cdef class Replay:
                 acks.acknowledge(i)
 
     cdef int acked_exhausted(self, uint64_t seq, uint64_t last) except -1:
-        """Replay acks of deliveries that were given up."""
+        """Replay acks of exhausted messages, which had reached max_deliver."""
         cdef AckState acks = self.acks
         cdef uint64_t at
         self.count(min(last - seq + 1, <uint64_t> acks.n_exhausted))
@@ -196,7 +196,7 @@ cdef class Replay:
             self.acks.pending.sent_again(i, ts)
 
     def exhausted(self, uint64_t seq) -> None:
-        """Replay the end of a delivery that was given up."""
+        """Replay that a message became exhausted: it reached max_deliver without an ack."""
         if self.acks.pending.find(seq):
             self.acks.give_up(seq)
 

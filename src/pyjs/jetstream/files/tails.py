@@ -39,7 +39,7 @@ class TailIndexes:
         """Read the file that the last stop wrote.
 
         Raises:
-            OSError: file descriptors or memory are short.
+            OSError: out of file descriptors or memory.
         """
         try:
             self._tails, problems = read_tails(self._disk, self._path)

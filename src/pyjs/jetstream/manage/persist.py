@@ -694,7 +694,7 @@ class AccountFiles:
 
         Raises:
             Locked: the record is encrypted, and the key is unknown.
-            OSError: descriptors or memory are short.
+            OSError: out of file descriptors or memory.
         """
         messages = f"{directory}/msgs"
         for name in sorted(self._disk.list_dir(messages), key=lambda each: (len(each), each), reverse=True):

@@ -1,7 +1,7 @@
-"""Repair after faults: a stream or consumer with an unexpected exception is opened again from its files.
+"""Repair after faults: a stream or consumer with an unexpected exception is reopened from its files.
 
 An exception may leave an object in a half changed state, so the object must not be used again. A stream is closed at
-once, without a write, and opened again in steps while its requests wait; a consumer is replaced by one that is read
+once, without a write, and reopened in steps while its requests wait; a consumer is replaced by one that is read
 from its files. A memory stream, or a consumer without files, is deleted. A stream that fails again within a minute
 stays closed until the next start.
 
@@ -36,7 +36,7 @@ class Mender:
 
     def __init__(self, engines: Mapping[str, JetStream]) -> None:
         self._engines = engines
-        # (account, stream) -> time at which it was last opened again
+        # (account, stream) -> time at which it was last reopened
         self._mended_at: dict[tuple[str, str], int] = {}
 
     def mend(self, owner: object) -> None:

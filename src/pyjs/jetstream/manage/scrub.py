@@ -145,7 +145,7 @@ class MetadataStep:
         """Return the damage of the metadata; empty for a memory stream.
 
         Raises:
-            OSError: descriptors or memory are short; the metadata was not checked.
+            OSError: out of file descriptors or memory; the metadata was not checked.
         """
         directory = self._js.files.directory_of(self._stream.name)
         try:

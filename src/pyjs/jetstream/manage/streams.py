@@ -181,7 +181,7 @@ def make_replica(js: JetStream, stream: Stream, group: int) -> Generator[Step, N
     """Close an open stream that gets more replicas, make its messages durable, and return it with its store.
 
     Raises:
-        StoreFailed: the stream cannot be opened again; its files stay.
+        StoreFailed: the stream cannot be reopened; its files stay.
     """
     _end_copies(js, stream)
     _close(js, stream, "shutdown")
@@ -239,7 +239,7 @@ def make_single(js: JetStream, stream: Stream, memory: list[StoredConsumer]) -> 
     `memory` lists its consumers without files.
 
     Raises:
-        StoreFailed: the stream cannot be opened again; its files stay.
+        StoreFailed: the stream cannot be reopened; its files stay.
     """
     config, name, store = replace(stream.config, num_replicas=1), stream.name, stream.store
     ids = KnownIds(stream.dedupe.dump(0, len(stream.dedupe)), len(stream.dedupe), stream.dedupe.last_msg_id)
@@ -264,7 +264,7 @@ def listen(js: JetStream, stream: Stream, *, on: bool) -> None:
 
 
 def _end_copies(js: JetStream, stream: Stream) -> None:
-    """Stop copying into and out of a stream that will be closed and opened again."""
+    """Stop copying into and out of a stream that will be closed and reopened."""
     if js.inflows:
         from pyjs.jetstream.mirror import sourcing
 
@@ -638,7 +638,7 @@ def _open(js: JetStream, config: StreamConfig, store: StreamStore, created_ns: i
 
 
 def _mistaken(stream: Stream) -> None:
-    """Request that the stream is opened again at the end of the turn, since an index file was wrong."""
+    """Request that the stream is reopened at the end of the turn, since an index file was wrong."""
     stream.account.turn.faulted.append((stream, StoreFailed(str(stream), "an index file was wrong")))
 
 
@@ -684,10 +684,10 @@ def _untie(stream: Stream) -> None:
 
 
 def abandon(js: JetStream, stream: Stream, error: Exception) -> None:
-    """Close a stream after a fault, without writing; it will be opened again from its files."""
+    """Close a stream after a fault, without writing; it will be reopened from its files."""
     _close(js, stream, "fault", error)
     if stream.config.storage == FILE:
-        js.held.hold(stream.config)  # until it is opened again, by the next start at the latest
+        js.held.hold(stream.config)  # until it is reopened, by the next start at the latest
     if isinstance(stream.store, FileStore):
         stream.store.release()
 

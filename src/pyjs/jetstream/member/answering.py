@@ -361,7 +361,7 @@ class Desk:
     def _refuse_steps(
         self, router: Router, request: Request, endpoint: Endpoint, args: tuple[str, ...]
     ) -> Generator[Step, None, None]:
-        """Refuse a request, unless a server of its stream is back within OFFLINE_NS: it has not got the request."""
+        """Refuse a request; or pass it on, if a server of its stream returns within OFFLINE_NS."""
         refusal = partial(self._refusal, router, endpoint, args)
         error, lost = refusal(), LeaderChanged()
         is_back = yield from self._hold(request, lambda: refusal() is None, OFFLINE_NS)

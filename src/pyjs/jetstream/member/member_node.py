@@ -144,7 +144,7 @@ class MemberNode:
             carrier.reached,
         )
         self.announcer = Announcer(self, host)
-        self._led_metadata = False  # announced
+        self._led_metadata = False  # whether the leadership of the metadata was announced for this server
         self._log: NodeLog | None = None  # None: not recovered yet, or closed
         self.consensus: Consensus | None = None
         self.group: MetaGroup | None = None

@@ -1,4 +1,4 @@
-"""The metadata group of one server: found or opened again, and led.
+"""The metadata group of one server: found or reopened, and led.
 
 A server opens the group in its log. If the log has no group, the server agrees on the first members by the rules of
 jetstream/cluster/bootstrap: it sends words to all connected servers. The number of the group contains the digest of

@@ -211,7 +211,7 @@ class MetaRequests:
         return None if applied is None else {"success": True}
 
     def _cancel_move(self, call: ApiCall) -> MaybeSteps:
-        """Make a stream of one replica stay where it is, though it moves to another server. Raises ApiError."""
+        """Cancel the move of a stream with one replica: it stays on its server. Raises ApiError."""
         applied = yield from self.cancel_move(call.js.account.name, call.args[0])
         return self._pass_on(call, "STREAM.CANCEL_MOVE", applied)
 

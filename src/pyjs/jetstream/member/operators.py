@@ -128,7 +128,7 @@ class Operators:
         return errcodes.STREAM_MOVE_IN_PROGRESS.detailed(f"{what}: start it, or cancel the move")
 
     def cancel_move(self, account: str, name: str) -> Answer:
-        """Make a stream of one replica stay where it is, though it moves to another server. Raises ApiError."""
+        """Cancel the move of a stream with one replica: it stays on its server. Raises ApiError."""
         member = self._member
         if not member.machine.leads:
             return None

@@ -129,7 +129,7 @@ cdef class Copier(StreamConsumer):
         return self.generation, self.copied
 
     def applied(self, uint64_t generation, uint64_t seq) -> None:
-        """Record that the proposed copies of a generation up to `seq` are stored on most replicas."""
+        """Record that the proposed copies of a generation up to `seq` are stored on a majority of the replicas."""
         if generation == self.generation and seq > self.written:
             self.written = seq
             self.durable(generation, seq, None)
@@ -234,7 +234,7 @@ cdef class Copier(StreamConsumer):
                     self.at = max(self.at, limit + 1)
                     break
                 result = store.load(seq, &r)
-                if result == -3:                # descriptors are short: try again instead of skipping the message
+                if result == -3:                # out of file descriptors: try again instead of skipping the message
                     self.blocked = True
                     break
                 if result != 0:                 # the message is damaged, which the store has reported

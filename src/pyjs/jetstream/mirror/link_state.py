@@ -113,7 +113,7 @@ class LinkState:
         self._expected = Expected(js.account)
 
     def leave(self, state: Link) -> None:
-        """Change to another state; the copier ignores deliveries until it is opened again."""
+        """Change to another state; the copier ignores deliveries until it is reopened."""
         self.now = state
         self.asked += 1
         self._expected.end()

@@ -498,7 +498,7 @@ class Inflow:
         replica.when_applied(partial(self._applied, done))
 
     def _applied(self, done: list[tuple[Copier, int, int]], _: None) -> None:
-        """Record that copies are stored on most replicas."""
+        """Record that copies are stored on a majority of the replicas."""
         for copier, generation, seq in done:
             copy = self._copy_of.get(copier)
             copier.applied(generation, seq)

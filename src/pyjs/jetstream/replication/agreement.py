@@ -39,7 +39,7 @@ class Machine(Protocol):
 
 
 class Agreement:
-    """The knowledge about one replica: whether its store agrees with the log."""
+    """Determines whether the store of one replica agrees with the log of its group."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine

@@ -3,7 +3,7 @@
 A start has counted messages as lost. It may not know which ones, for example if a file is missing, or if the damaged
 bytes also recorded removals. So the copy compares the store with the state of an undamaged replica. Messages that are
 in the state but not in the store are requested from all replicas. Each segment that lacks some is rewritten with
-them, as in a compaction, and a missing segment is created. Then the store is opened again.
+them, as in a compaction, and a missing segment is created. Then the store is reopened.
 
 The file `.healing` in the directory of the messages is there from before the first change until the copy is complete
 and durable. As long as it is there, a start applies no entry, this replica does not lead, and nobody copies from it.
@@ -74,7 +74,7 @@ def put_back_steps(
     keep them. Return without closing the store if no segment lacks messages and no other replica has any of `ids`.
 
     Raises:
-        PutBack: segments were rewritten, so the store must be opened again.
+        PutBack: segments were rewritten, so the store must be reopened.
         StoreFailed: no other replica has the messages of any segment now, or they cannot be written.
     """
     yield from cleared_steps(machine.stream.turn, store)

@@ -1,7 +1,7 @@
 """The state machine of a replicated stream: it connects the consensus of the node with the replica.
 
 Only the leader's stream subscribes to its subjects. A replica whose store fails transfers its leadership and is
-opened again (streams.py).
+reopened (streams.py).
 
 The log of the group may begin after any entry whose effects are durable in the store. Its snapshot is a marker of a
 few bytes and the consumers (consumer_snapshots.py): the messages are in the store. A replica whose store has applied
@@ -65,7 +65,7 @@ _MARKER = Struct("<BQ")  # version, last sequence
 _VERSION = 1
 # Entries for this module: a version other than that of payloads (1), and the last used sequence.
 _NOTE = Struct("<BQ")
-_AFRESH = 2  # all replicas start again without messages
+_AFRESH = 2  # all replicas restart without messages
 _BASE = 3  # the stream had messages before it had replicas
 
 
@@ -133,7 +133,7 @@ class StreamMachine:
         self.agreement = Agreement(self)
         self._last_copy: Answer | None = None
         self._has_healed = False  # this replica has copied lost messages since it was opened
-        self._ask_at_ns = 0  # time of the next question of `is_confirmed`, or CONFIRMED
+        self._ask_at_ns = 0  # time at which `is_confirmed` next asks the leader, or CONFIRMED
         self._consumers = ConsumerSnapshots()
 
     def __str__(self) -> str:
@@ -215,7 +215,7 @@ class StreamMachine:
         return self.is_elected and self.replica.gaps is not None
 
     def accept_loss(self) -> None:
-        """Treat the lost messages as removed in all decisions, from now on or when the replica is opened again."""
+        """Treat the lost messages as removed in all decisions, from now on or when the replica is reopened."""
         self._owner.accepted.add(self.group)
         self.replica.accept_gaps()
 

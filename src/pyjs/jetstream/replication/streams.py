@@ -4,7 +4,7 @@ The metadata of the cluster assigns them to this node. The keeper calls `open_st
 one at a time for each stream, with exclusive access to it. Until then a stored replica is in `JetStream.parked`; it
 belongs to the assigned stream if both have the same creation time.
 
-A replica that fails, for example on a full disk, transfers its leadership, and is opened again from its files later.
+A replica that fails, for example on a full disk, transfers its leadership, and is reopened from its files later.
 
 Long because it owns all machines: it handles assignments, events of the consensus, and batches.
 """
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
     Steps: TypeAlias = Generator[Step, None, None]
 
-RETRY_NS = 5 * NS_PER_S  # pause before a failed replica is opened again
+RETRY_NS = 5 * NS_PER_S  # pause before a failed replica is reopened
 COPYING_NS = NS_PER_S  # a replica that has asked nothing for this time no longer counts as copying
 ENDING_NS = 200 * NS_PER_MS  # the same, after the answer that ends its copy
 # Pause before the first replica of a new stream becomes a candidate, so that the other servers can open theirs.

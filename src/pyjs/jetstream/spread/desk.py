@@ -52,8 +52,9 @@ class Desk:
         self._taken = Recent(self._turn)
         self._claimed = Recent(self._turn)
         self._left = Recent(self._turn)
-        self._under_way: dict[tuple[str, str], int] = {}  # changes by account and stream, those that wait too
-        self._changing: set[str] = set()  # accounts
+        # number of changes by account and stream, including waiting ones
+        self._under_way: dict[tuple[str, str], int] = {}
+        self._changing: set[str] = set()  # accounts whose streams are being changed
         self._orders = 0  # number of the last change that was passed on
         self._open: set[int] = set()  # changes that another worker makes, or a turn that this one waits for
         self._unknown: set[int] = set()  # of those, changes whose account the other worker does not know

@@ -67,7 +67,7 @@ class Carrier(Protocol):
 
 
 class SpreadNode:
-    """Owns the knowledge of one worker about the others, and its reports to them."""
+    """Stores the reports that one worker has received from the others, and sends its own reports to them."""
 
     def __init__(self, host: Host, server_name: str, worker: Worker, carrier: Carrier) -> None:
         """Begin without connections; the workers' names are `server_name` and their numbers."""
@@ -127,7 +127,7 @@ class SpreadNode:
 
     @property
     def desk(self) -> Desk:
-        """The decision which requests this worker answers."""
+        """The desk, which decides which requests this worker answers."""
         if self._desk is None:
             from pyjs.jetstream.spread.desk import Desk  # imported with the first request
 
@@ -165,7 +165,7 @@ class SpreadNode:
         yield from self.waiters.until(lambda: self.is_complete, COMPLETE_NS)
 
     def emptied_steps(self, account: str) -> Generator[Step, None, bool]:
-        """Wait until no worker has streams of an account that each of them empties; return whether this one answers.
+        """Wait until no worker has streams of an account that is being emptied; return whether this worker answers.
 
         Raises:
             ApiError: another worker still has some.

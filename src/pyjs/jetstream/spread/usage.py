@@ -14,7 +14,7 @@ from pyjs.jetstream.spread.notes import Used
 if TYPE_CHECKING:
     from pyjs.jetstream.stream.limits import Usage
 
-GRAIN = 1 << 20  # bytes
+GRAIN = 1 << 20  # bytes; a change by this much is reported
 SHARE = 128  # a change by 1 / SHARE of the limit is reported
 
 

@@ -68,7 +68,7 @@ cdef class Lifetimes:
             self.note(seq, ttl_ns, stored_at_ns)
 
     cdef void note(self, uint64_t seq, int64_t ttl_ns, int64_t stored_at_ns) noexcept nogil:
-        """Add a message that expires `ttl_ns` after it was stored; if memory is short, the TTL is ignored."""
+        """Add a message that expires `ttl_ns` after it was stored; if out of memory, the TTL is ignored."""
         cdef Due due
         due.seq = seq
         due.at_ns = stored_at_ns + ttl_ns if stored_at_ns < LAST_NS - ttl_ns else LAST_NS

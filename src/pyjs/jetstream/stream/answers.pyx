@@ -35,7 +35,7 @@ cdef class Answers:
         free(self.arena)
 
     cdef int add(self, Msg* m, int kind, uint64_t seq, const char* body, size_t body_len) noexcept nogil:
-        """Queue a reply. If memory is short, return -1; the publisher then gets no reply."""
+        """Queue a reply. If out of memory, return -1; the publisher then gets no reply."""
         cdef Answer* a
         if (grow(<void**> &self.queue, &self.room, self.used + 1, sizeof(Answer)) < 0
                 or grow(<void**> &self.arena, &self.arena_room, self.arena_used + m.reply_len + body_len, 1) < 0):
@@ -56,7 +56,7 @@ cdef class Answers:
         return 0
 
     cdef int add_message(self, bytes subject, bytes headers, const char* payload, size_t size, uint64_t seq) noexcept:
-        """Queue a copy to publish when message `seq` is committed. If memory is short, drop it and return -1."""
+        """Queue a copy to publish when message `seq` is committed. If out of memory, drop it and return -1."""
         cdef bytes body = headers + payload[:size]
         cdef Msg m
         memset(&m, 0, sizeof(Msg))

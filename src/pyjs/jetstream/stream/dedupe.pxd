@@ -28,7 +28,7 @@ cdef class Dedupe:
 
     cdef void set_last_id(self, const char* msg_id, size_t n) noexcept nogil
     cdef uint64_t seq_of(self, const char* key, size_t n, int64_t now) noexcept nogil   # 0: not in the window
-    cdef int remember(self, const char* key, size_t n, uint64_t seq, int64_t now) noexcept nogil   # -1: no memory
+    cdef int remember(self, const char* key, size_t n, uint64_t seq, int64_t now) noexcept nogil   # -1: out of memory
     cdef void release(self, SeenId* entry) noexcept nogil
     cdef void forget_from(self, uint64_t seq) noexcept nogil  # forget the ids of messages that were not written
     cdef void forget_before(self, int64_t horizon) noexcept nogil

@@ -21,7 +21,7 @@ cdef extern from *:
 cdef enum:
     FIRST_ENTRIES = 64
     DEAD_MIN = 2048             # bytes of removed ids; if there are fewer, nothing is moved
-    PREFETCH_AHEAD = 16         # entries
+    PREFETCH_AHEAD = 16         # number of entries
     ENTRIES_MAX = 1 << 30       # a hash of 32 bits can address the slots, which are twice as many as the entries
 
 

@@ -70,7 +70,7 @@ cdef class Evictions:
     cdef void note(self, uint64_t seq) noexcept nogil:
         """Note that the subject of message `seq` may exceed its limit."""
         if grow(<void**> &self.seqs, &self.room, self.n + 1, sizeof(uint64_t)) != 0:
-            return                      # memory is short: the next message of the subject notes it again
+            return                      # out of memory: the next message of the subject notes it again
         self.seqs[self.n] = seq
         self.n += 1
 

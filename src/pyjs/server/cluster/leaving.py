@@ -76,7 +76,7 @@ class Leaving:
             then()
 
     def close(self, session: ClientSession) -> None:
-        """End the connection of one client without an error for it."""
+        """End the connection of one client; a server that is leaving sends the client no error."""
         if self._over is not None and isinstance(session.link, Connection):
             self._hang_up(session.link)
         else:

@@ -4,7 +4,7 @@
 Reuse of buffers makes messages above 1 KiB 1.2 to 3 times as fast (benchmarks/: core publish and 1-1 with
 1 KiB and more). Without glibc, the functions do nothing.
 
-All threads share one arena, since a trim does not shrink the end of other arenas: with an arena of its own, the
+All threads share one arena, since a trim does not shrink the end of other arenas: with a separate arena, the
 thread that syncs files and writes indexes occupied 16 MB more.
 
 Python's own allocator of small objects frees an arena of 1 MiB only when all of it is free, so a few long-lived

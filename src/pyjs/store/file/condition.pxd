@@ -3,8 +3,8 @@
 cpdef enum StoreState:
     STORE_RECOVERING        # a starting server reads the files: changes come from these and are not written again
     STORE_OPEN              # messages are accepted
-    STORE_FULL              # space or descriptors are short: messages are refused until there is room again
-    STORE_FAILED            # a write failed: messages are refused until the server is started again
+    STORE_FULL              # out of space or file descriptors: messages are refused until there is room again
+    STORE_FAILED            # a write failed: messages are refused until the server is restarted
     STORE_SYNC_LOST         # a sync failed: earlier writes may be lost, even if later syncs succeed
     STORE_CLOSED            # the files are closed
 

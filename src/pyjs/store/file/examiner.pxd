@@ -22,9 +22,9 @@ cdef class Examiner:
     cdef SegmentWriter writer
     cdef SegmentReader reader
     cdef readonly Losses losses
-    # an index file was wrong: reads of damaged messages wait until the store is opened again
+    # an index file was wrong: reads of damaged messages wait until the store is reopened
     cdef readonly bint mistaken
-    cdef public object on_mistake  # called when `mistaken` becomes true; None: the store is never opened again
+    cdef public object on_mistake  # called when `mistaken` becomes true; None: the store is never reopened
     cdef public bint keeps                  # damaged messages stay in the catalogue, since other replicas have them
     # number of a segment -> sequences of its damaged messages that are still in the catalogue
     cdef readonly dict damaged

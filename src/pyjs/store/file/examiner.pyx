@@ -164,7 +164,7 @@ cdef class Examiner:
     cdef void distrust(self, Segment* s) except *:
         """Stop reads that depend on the index, because the index file of the intact segment `s` is wrong.
 
-        No message is lost: when the store is opened again, it reads the segment without the index file.
+        No message is lost: when the store is reopened, it reads the segment without the index file.
         """
         path = index_path(self.files.path_of(s.number))
         self.files.log.error(f"{path} says something else than its segment, which counts: "

@@ -216,7 +216,7 @@ def load_meta(
         UnknownFormat: another version wrote one of the copies.
         Locked: one of the copies is encrypted, and `opener` cannot decrypt it.
         FileNotFoundError: neither copy exists.
-        OSError: neither copy can be read, or descriptors or memory are short.
+        OSError: neither copy can be read, or the process is out of file descriptors or memory.
     """
     found: list[tuple[int, dict[str, Any]]] = []
     problems: list[CorruptRecord | OSError] = []

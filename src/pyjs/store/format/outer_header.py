@@ -10,7 +10,7 @@ The META record is not encrypted as a whole, but the stream's metadata in it is 
 a stream can be opened with its segments alone. store/format/packed describes the body of a compressed file,
 store/format/image that of an encrypted one. The key stream starts at the first byte of the body.
 
-Knows no log records other than META.
+Of log records, it knows only META.
 
 Source: docs/storage-format.md, "Encodings of a segment".
 """

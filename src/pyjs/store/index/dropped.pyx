@@ -1,7 +1,7 @@
 """Dropped messages of a store: a log for consumers (`DropLog`), and memory to free in any thread (`Remains`).
 
 `DropLog`: consumers update num_pending with the messages that were dropped since they last emptied the log. If
-memory is short, a drop is not logged. `Remains`: a million messages are a million allocations, so a purge moves the
+out of memory, a drop is not logged. `Remains`: a million messages are a million allocations, so a purge moves the
 store's tables to a `Remains` and returns at once. `free` may run in any thread, after the jobs that read the
 segments have ended.
 
@@ -54,7 +54,7 @@ cdef class Remains:
     cdef void take_subjects(self, SubjectTable* table, SubjectIndex** by_token) except *:
         cdef SubjectTable fresh
         subjects_init(&fresh)
-        fresh.last_gen = table.last_gen         # filters store generations, so these must not begin again
+        fresh.last_gen = table.last_gen         # filters store generations, so these must not restart
         self.subjects, table[0] = table[0], fresh
         self.by_token, by_token[0] = by_token[0], NULL
 

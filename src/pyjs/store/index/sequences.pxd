@@ -113,7 +113,7 @@ cdef inline Segment* index_last(SeqIndex* x) noexcept nogil:
 
 cdef Segment* segment_new(uint64_t base, uint32_t number) noexcept nogil
 cdef void segment_free(Segment* s) noexcept nogil
-cdef Entry* segment_add(Segment* s) noexcept nogil          # the next entry, not initialized; NULL: no memory
+cdef Entry* segment_add(Segment* s) noexcept nogil          # the next entry, not initialized; NULL: out of memory
 # the number by which entries name the subject; ~0: they cannot
 cdef uint32_t segment_place(Segment* s, uint32_t id) noexcept nogil
 cdef void segment_mark(Segment* s, uint32_t i) noexcept nogil       # set the dead bit of entry i
@@ -126,7 +126,7 @@ cdef void copy_sparse(Entry* to, Entry* entries, size_t n) noexcept nogil
 cdef uint32_t segment_next_live(Segment* s, uint32_t i) noexcept nogil      # first live entry >= i; n: none
 cdef uint64_t segment_count_from(Segment* s, uint32_t i) noexcept nogil     # number of live entries >= i
 
-cdef int index_push(SeqIndex* x, Segment* s) noexcept nogil         # -1: no memory
+cdef int index_push(SeqIndex* x, Segment* s) noexcept nogil         # -1: out of memory
 cdef void index_remove(SeqIndex* x, size_t at) noexcept nogil       # does not free the segment
 cdef void index_free(SeqIndex* x) noexcept nogil
 # position of the segment with this number; n: none

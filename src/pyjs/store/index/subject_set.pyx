@@ -52,7 +52,7 @@ cdef class SubjectSet:
     cdef int know_tokens(self, uint32_t more) noexcept nogil:
         """Add up to `more` subject ids to the trie.
 
-        Return 0 if it is now complete, 1 if not, -1 if memory is short.
+        Return 0 if it is now complete, 1 if not, -1 if out of memory.
         """
         cdef uint32_t id = self.known_tokens
         cdef Subject* s
@@ -129,7 +129,7 @@ cdef class SubjectSet:
         return -1
 
     cdef int collect_every(self, StoreFilter f, Matches* out) noexcept nogil:
-        """Set `out` to all matching subjects, in the order of their ids; return -1 if memory is short."""
+        """Set `out` to all matching subjects, in the order of their ids; return -1 if out of memory."""
         cdef uint32_t id
         cdef Subject* s
         cdef bint every
@@ -168,7 +168,7 @@ cdef class SubjectSet:
     cdef int collect_one(self, StoreFilter f, size_t k, Matches* out) noexcept nogil:
         """Collect the subjects that match pattern `k`.
 
-        Return -1 if `out` has no room for more, or memory is short.
+        Return -1 if `out` has no room for more, or out of memory.
         """
         cdef uint32_t id
         cdef Subject* s
@@ -195,7 +195,7 @@ cdef class SubjectSet:
 
     # -- renewal -----------------------------------------------------------------------------------------------
     cdef int renew(self, SeqIndex* index, uint64_t seq, Remains remains) noexcept nogil:
-        """Rebuild the table from the messages from `seq` on, and move the old one to `remains`; -1: no memory."""
+        """Rebuild the table from the messages from `seq` on, and move the old one to `remains`; -1: out of memory."""
         cdef SubjectTable fresh
         cdef Subject* old
         cdef Subject* s
@@ -203,7 +203,7 @@ cdef class SubjectSet:
         cdef uint64_t each
         cdef uint32_t i
         subjects_init(&fresh)
-        fresh.last_gen = self.table.last_gen        # filters store generations, so these must not begin again
+        fresh.last_gen = self.table.last_gen        # filters store generations, so these must not restart
         each = index_next_live(index, seq)
         while each:
             segment = index_find(index, each)

@@ -29,12 +29,12 @@ cdef struct Matches:            # an array that grows; the caller must free `ite
     size_t max                  # maximum number of subjects to collect
     size_t looks_left           # maximum number of branches and subjects of the trie that may still be visited
 
-cdef SubjectIndex* subject_index_new(SubjectTable* subjects) noexcept nogil     # NULL: no memory
+cdef SubjectIndex* subject_index_new(SubjectTable* subjects) noexcept nogil     # NULL: out of memory
 cdef void subject_index_free(SubjectIndex* x) noexcept nogil    # free the trie, but not the store's subjects
-cdef int subject_index_add(SubjectIndex* x, Subject* s) noexcept nogil          # -1: no memory
+cdef int subject_index_add(SubjectIndex* x, Subject* s) noexcept nogil          # -1: out of memory
 # must be called before the subject is removed from the table
 cdef void subject_index_remove(SubjectIndex* x, Subject* s) noexcept nogil
-# Collect the matching subjects. Return 0, or -1: no memory, more than `max` match, or `looks_left` is used up.
+# Collect the matching subjects. Return 0, or -1: out of memory, more than `max` match, or `looks_left` is used up.
 cdef int subject_index_collect(SubjectIndex* x, const char* pattern, size_t n, Matches* out) noexcept nogil
 cdef Matches matches_up_to(size_t most) noexcept nogil      # an empty list with room for `most` subjects
 cdef int matches_push(Matches* m, Subject* s) noexcept nogil

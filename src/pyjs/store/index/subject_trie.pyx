@@ -44,7 +44,7 @@ cdef int more_branches(SubjectIndex* x) noexcept nogil:
 
 
 cdef Branch* branch_new(SubjectIndex* x, Branch* parent, const char* token, size_t n) noexcept nogil:
-    """Return a new branch to which its parent does not link yet, or NULL if memory is short."""
+    """Return a new branch to which its parent does not link yet, or NULL if out of memory."""
     cdef Branch* b
     if x.free == 0 and more_branches(x) != 0:
         return NULL
@@ -132,7 +132,7 @@ cdef int put_leaf(Branch* b, Subject* s) noexcept nogil:
 
 
 cdef Branch* split(SubjectIndex* x, Branch* b, uint32_t slot, size_t n) noexcept nogil:
-    """Replace the leaf in `slot` with a branch that contains it; return NULL if memory is short."""
+    """Replace the leaf in `slot` with a branch that contains it; return NULL if out of memory."""
     cdef Subject* s = leaf(x, b.children.slots[slot].ref)
     cdef Branch* below = branch_new(x, b, s.name + b.begin, n)
     if below == NULL:

@@ -39,9 +39,9 @@ cdef struct SubjectTable:
 
 cdef void subjects_init(SubjectTable* t) noexcept nogil
 cdef void subjects_free(SubjectTable* t) noexcept nogil
-cdef void subjects_clear(SubjectTable* t) noexcept nogil  # remove all subjects; generations do not begin again
+cdef void subjects_clear(SubjectTable* t) noexcept nogil  # remove all subjects; generations do not restart
 cdef Subject* subjects_find(SubjectTable* t, const char* name, size_t n) noexcept nogil     # NULL: absent
-# Return the subject; if it is absent, create it with count 0. NULL: no memory. All other Subject pointers become
+# Return the subject; if it is absent, create it with count 0. NULL: out of memory. All other Subject pointers become
 # invalid.
 cdef Subject* subjects_add(SubjectTable* t, const char* name, size_t n) noexcept nogil
 cdef void subjects_remove(SubjectTable* t, Subject* s) noexcept nogil

@@ -63,7 +63,7 @@ cdef inline uint32_t tag_of(const char* name, size_t n) noexcept nogil:
 
 
 cdef int number_for_chunk(SubjectTable* t) noexcept nogil:
-    """Return a free chunk number, or -1 if there is none or memory is short."""
+    """Return a free chunk number, or -1 if there is none or out of memory."""
     cdef uint32_t i
     for i in range(t.n_chunks):
         if t.chunks[i].base == NULL:
@@ -76,7 +76,7 @@ cdef int number_for_chunk(SubjectTable* t) noexcept nogil:
 
 
 cdef int begin_chunk(SubjectTable* t, uint32_t n) noexcept nogil:
-    """Begin a chunk with room for at least `n` bytes, and move blocks of sparse chunks to it; -1: no memory."""
+    """Begin a chunk with room for at least `n` bytes, and move blocks of sparse chunks to it; -1: out of memory."""
     cdef uint32_t size = CHUNK_MIN, i
     cdef int number = number_for_chunk(t)
     cdef Chunk* c
@@ -124,7 +124,7 @@ cdef void empty_chunk(SubjectTable* t, uint32_t number) noexcept nogil:
 
 
 cdef bint more_ids(SubjectTable* t) noexcept nogil:
-    """Make room for more ids; return False if memory is short."""
+    """Make room for more ids; return False if out of memory."""
     return t.n_ids + 1 < NO_ID and grow_by_half(<void**> &t.refs, &t.ids_room, t.n_ids + 1, sizeof(uint32_t)) == 0
 
 

@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from pyjs.store.index.sequences cimport Entry
 
 cdef enum:
-    NO_PLACE = 0xffffffff       # the position of a subject that has none
+    NO_PLACE = 0xffffffff       # stands for the position of a subject that is not in the segment
 
 cdef uint64_t ERASED_BIT        # set in the removal of a message that was erased
 

@@ -72,13 +72,13 @@ cdef class SegmentContents:
         return 0
 
     cdef int reserve_entries(self, size_t n) noexcept nogil:
-        """Make room for `n` entries; return -1 if memory is short."""
+        """Make room for `n` entries; return -1 if out of memory."""
         if self.sparse:
             return self.grow_sparse(<uint32_t> n)
         return grow(<void**> &self.entries, &self.room, (n + 63) & ~<size_t> 63, sizeof(Entry))
 
     cdef int grow_sparse(self, uint32_t n) noexcept nogil:
-        """Make room for `n` entries; the new memory is zeros on untouched pages. Return -1 if memory is short."""
+        """Make room for `n` entries; the new memory is zeros on untouched pages. Return -1 if out of memory."""
         cdef Entry* more
         cdef size_t room
         if self.sparse and n <= self.room:
@@ -94,7 +94,7 @@ cdef class SegmentContents:
 
     # -- subjects and removals ---------------------------------------------------------------------------------
     cdef uint32_t add_subject(self, const char* name, uint32_t size) noexcept nogil:
-        """Add a row for a new subject; return its position, or NO_PLACE if memory is short."""
+        """Add a row for a new subject; return its position, or NO_PLACE if out of memory."""
         cdef SubjectRow* row
         if self.reserve(self.n_subjects + 1, self.names_size + size, 0) != 0:
             return NO_PLACE
@@ -127,7 +127,7 @@ cdef class SegmentContents:
         self.message_bytes += e.subject_len + e.size
 
     cdef int reserve(self, size_t n_subjects, size_t names_size, size_t n_removals) noexcept nogil:
-        """Make room for these numbers of subjects, bytes of names and removals; return -1 if memory is short."""
+        """Make room for these numbers of subjects, bytes of names and removals; return -1 if out of memory."""
         if grow(<void**> &self.subjects, &self.subjects_room, n_subjects, sizeof(SubjectRow)) != 0 \
                 or grow(<void**> &self.names, &self.names_room, names_size, 1) != 0:
             return -1

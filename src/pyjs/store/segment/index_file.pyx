@@ -244,7 +244,7 @@ def load_index(disk, str path, image, key, stored=None) -> SegmentContents:
 
     Raises:
         IndexUnusable: the caller must read the segment.
-        OSError: descriptors or memory are short.
+        OSError: out of file descriptors or memory.
     """
     cdef SegmentContents c
     try:

@@ -56,5 +56,5 @@ cdef SegmentRewrite rewrite_of(object disk, str path, Segment* s, uint64_t incar
 # Return the job that writes a missing segment, with those of the messages base..last that are in `records`.
 cdef SegmentRewrite missing_of(object disk, str path, uint32_t number, uint64_t base, uint64_t last,
                                uint64_t incarnation, bytes meta, object key, dict records, bytes mark)
-# Return the segment that replaces `old` in the index; NULL: no memory, or the new file lacks a live message.
+# Return the segment that replaces `old` in the index; NULL: out of memory, or the new file lacks a live message.
 cdef Segment* rewritten_segment(SegmentRewrite job, Segment* old) noexcept nogil

@@ -195,7 +195,7 @@ cdef class SegmentScan:
     cdef int records(self) noexcept nogil:
         """Read all records.
 
-        Return 1 if batches have holes (listed in `parts`), -1 if memory is short, otherwise 0.
+        Return 1 if batches have holes (listed in `parts`), -1 if out of memory, otherwise 0.
         """
         cdef size_t at = SEGMENT_HEADER_SIZE, next_at, used, end = 0
         cdef uint32_t length = 0
@@ -527,7 +527,7 @@ cdef class SegmentScan:
         return self.c.add_gap(before)
 
     cdef uint32_t subject_place(self, const char* name, uint32_t size) noexcept nogil:
-        """Return the position of the subject's row, and add the row if it is missing; NO_PLACE if memory is short."""
+        """Return the position of the subject's row, and add the row if it is missing; NO_PLACE if out of memory."""
         cdef SubjectRow* row
         cdef uint32_t place
         if self.c.n_subjects:

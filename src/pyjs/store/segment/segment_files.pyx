@@ -10,7 +10,7 @@ from pyjs.store.open_files import OpenFiles
 
 cdef int64_t TIME_MAX = INT64.high
 
-# Errors that only mean that a file could not be opened: descriptors are short, or permissions wrong. Nothing is
+# Errors that only mean that a file could not be opened: out of file descriptors, or permissions wrong. Nothing is
 # lost.
 UNOPENED = (*SHORTAGES, errno.EACCES)
 

@@ -170,7 +170,7 @@ def load_list(
     Raises:
         UnknownFormat: another version wrote an entry.
         Locked: an entry is encrypted, and `opener` cannot decrypt it.
-        OSError: descriptors or memory are short, or neither copy can be read.
+        OSError: out of file descriptors or memory, or neither copy can be read.
     """
     found: list[tuple[str, bytes | OSError]] = []
     for number, path in enumerate(list_paths(directory)):

@@ -1,4 +1,4 @@
-"""Exports, imports and mappings of a file, as declarations."""
+"""Exports, imports and mappings of a configuration file, as declarations."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def restarted(node: Node, machine: int | None, *, closed: bool = False) -> NodeL
 def test_a_log_whose_machine_has_started_again_is_doubtful(early: Node) -> None:
     assert not restarted(early, 6).is_doubtful
     assert restarted(early, 10).is_doubtful
-    assert restarted(early, 10).is_doubtful  # a kill does not end the doubt
+    assert restarted(early, 10).is_doubtful  # the log stays doubtful after a kill
     assert restarted(early, 10, closed=True).is_doubtful
 
 

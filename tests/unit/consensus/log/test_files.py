@@ -1,4 +1,4 @@
-"""Files of the node log: names, headers and seals as bytes."""
+"""Files of the node log: names, and the bytes of headers and seals."""
 
 from __future__ import annotations
 

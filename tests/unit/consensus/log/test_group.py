@@ -18,7 +18,7 @@ def place(file: int, at: int = 0) -> int:
 
 @pytest.fixture
 def group() -> StoredGroup:
-    """Return a group with the entries 2 to 5 in the files 1 to 4."""
+    """Return a group with entries 2 to 5 in files 1 to 4."""
     group = StoredGroup(1)
     group.begin_at(base(1), 1, place(1), 100, reset=True)
     for index in range(2, 6):

@@ -22,7 +22,7 @@ BODY = bytes(40)
 
 
 class Node:
-    """A log that a test fills and opens again."""
+    """A log that a test fills and reopens."""
 
     def __init__(self, file_size: int = 4096) -> None:
         self.disk = SimDisk(Random(1))
@@ -198,7 +198,7 @@ def test_a_compaction_keeps_what_follows_and_a_snapshot_replaces_all(node: Node)
     assert content(node.killed())[7].payloads == (b"4", b"5")
     assert node.log.groups[7].state == b"at 3"
 
-    node.log.point(7, 4, 2, CONF, b"other")  # index 4 of another term
+    node.log.point(7, 4, 2, CONF, b"other")  # index 4 with another term
     synced(node.log)
     group = node.killed().groups[7]
     assert (group.start, group.start_term, group.last, group.state) == (4, 2, 4, b"other")
@@ -495,7 +495,7 @@ def test_a_doubt_about_missing_groups_stays_until_its_end_is_told(node: Node) ->
     node.disk.end_process()
     for at in (0, 4096 - 72):
         node.change(node.log.files[0], at)
-    for calls in range(25):  # a start that ends anywhere leaves the doubt
+    for calls in range(25):  # a start that ends at any of its calls leaves the log doubtful
         node.disk.end_process()
         node.disk.crash_in = calls
         try:

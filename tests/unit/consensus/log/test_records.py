@@ -1,4 +1,4 @@
-"""Records of the node log: the example of the document, and bytes that are no record."""
+"""Records of the node log: the example of the document, and invalid bytes."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ Files = dict[str, bytes]
 
 
 def filled(groups: int = 3, entries: int = 4) -> tuple[SimDisk, NodeLog]:
-    """Return a log with entries of each group, each synced by itself."""
+    """Return a log with entries of each group, each one synced separately."""
     disk = SimDisk(Random(1))
     log = opened(disk, 1, file_size=16384)
     for group in range(1, groups + 1):
@@ -46,7 +46,7 @@ def read(files: Files) -> Replay:
 
 
 def heads(data: bytes) -> list[tuple[int, Head]]:
-    """Return place and head of each record of a file."""
+    """Return the offset and head of each record of a file."""
     header = header_in(data, NAME)
     assert header is not None
     found, at = [], FIRST_AT
@@ -57,7 +57,7 @@ def heads(data: bytes) -> list[tuple[int, Head]]:
 
 
 def without(data: bytes, first: int, last: int) -> bytes:
-    """Return a file with zeros in place of the records first to last, as numbers."""
+    """Return a file in which zeros replace the records number `first` to `last`."""
     places = {head.number: (at, head.size) for at, head in heads(data)}
     start, end = places[first][0], sum(places[last])
     return data[:start] + bytes(end - start) + data[end:]

@@ -1,4 +1,4 @@
-"""Files of a node log on the disk: their names, and when they are used again."""
+"""Files of a node log on the disk: their names, and when they are reused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records that wait for a write: where they go, and when a census is among them."""
+"""Records that wait to be written: their files, and when a census is written with them."""
 
 from __future__ import annotations
 

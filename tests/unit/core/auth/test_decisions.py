@@ -1,4 +1,4 @@
-"""Decisions are remembered by subject, up to a bound."""
+"""Decisions about subjects are cached, up to a limit."""
 
 from __future__ import annotations
 

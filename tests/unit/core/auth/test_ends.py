@@ -1,4 +1,4 @@
-"""Sessions that end before, during and after their log-in leave no cycle: the command never collects old ones."""
+"""Sessions that end before, during and after login leave no reference cycles, which the server never collects."""
 
 from __future__ import annotations
 

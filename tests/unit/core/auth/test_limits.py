@@ -1,4 +1,4 @@
-"""The smallest of three limits counts; a negative one is none."""
+"""The smallest of three limits applies; a negative one means no limit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Logging in with jobs: bcrypt outside the turn, one attempt at a time, the same work for every refusal."""
+"""Logins with jobs: bcrypt runs outside the turn, one attempt at a time, with equal work for each refusal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lists of many entries decide as lists of few do."""
+"""Long lists of permissions lead to the same decisions as short ones."""
 
 from __future__ import annotations
 

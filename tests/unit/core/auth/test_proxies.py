@@ -1,4 +1,4 @@
-"""Proxies by their signatures, and who needs one."""
+"""Signatures of proxies, and users that must connect through one."""
 
 from __future__ import annotations
 

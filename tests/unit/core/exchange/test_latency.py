@@ -37,7 +37,7 @@ ASKING: list[tuple[tuple[str, ...], dict[str, list[str]] | None]] = [
         {"Traceparent": [f"{TRACE}01"], "Tracestate": ["a=b"]},
     ),
     ((f"Traceparent: {TRACE}00",), None),
-    ((f"Traceparent: {TRACE}81",), None),  # a negative byte there
+    ((f"Traceparent: {TRACE}81",), None),  # nats-server reads this as a negative byte
     ((f"Traceparent: {TRACE}7f",), {"Traceparent": [f"{TRACE}7f"]}),
     ((f"Traceparent: {TRACE}1",), None),
     (("Traceparent: 00-a-b",), None),
@@ -88,7 +88,7 @@ accounts {
 
 
 class Scene:
-    """A service in S that is measured, and a client in U."""
+    """A service in account S whose latency is measured, and a client in account U."""
 
     def __init__(self, sampling: str = "100%", share: str = "false") -> None:
         text = CONFIG % (sampling, share)
@@ -101,7 +101,7 @@ class Scene:
         return self.fixture.client(CONNECT[:-1] + b',"user":"%b","pass":"pw"}' % name.encode())
 
     def ask(self, headers: bytes = b"", reply: bytes = b"inbox") -> bytes:
-        """Send a request; return the token that the service got, b"": none."""
+        """Send a request; return the token that the service received, or b"" if there was none."""
         size = len(headers)
         verb = b"HPUB help %b %d %d" % (reply, size, size + 2) if headers else b"PUB help %b 2" % reply
         self.client.send(verb + b"\r\n%bhi\r\n" % headers)
@@ -126,7 +126,7 @@ def test_a_sample_has_the_time_from_the_request_to_its_first_response() -> None:
     took_ns = 30_000_000
     assert (
         took_ns - 10 <= sample["service"] <= took_ns <= sample["total"] <= took_ns + 10
-    )  # round trips of 1 ns
+    )  # a round trip takes 1 ns
     assert sample["type"] == "io.nats.server.metric.v1.service_latency"
     assert sample["requestor"] == {"acc": "U", "rtt": 1}
     assert (sample["responder"]["acc"], sample["responder"]["user"]) == ("S", "s")

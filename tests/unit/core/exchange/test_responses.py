@@ -1,4 +1,4 @@
-"""Requests across accounts on a virtual clock: tokens, their ends, and chains of imports."""
+"""Requests across accounts on a virtual clock: tokens and when they end, and chains of imports."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ accounts {
 
 
 class Scene:
-    """A service in S and a client in U."""
+    """A service in account S and a client in account U."""
 
     def __init__(self, text: str) -> None:
         self.fixture = VirtualNode(
@@ -39,7 +39,7 @@ class Scene:
         return self.fixture.client(CONNECT[:-1] + b',"user":"%b","pass":"pw"}' % name.encode())
 
     def ask(self, subject: bytes = b"help") -> bytes:
-        """Send a request; return the token that the service got."""
+        """Send a request; return the token that the service received."""
         self.client.send(b"PUB %b inbox 2\r\nhi\r\n" % subject)
         (token,) = re.findall(rb"_R_\.[\w.]+", self.service.take())
         return bytes(token)
@@ -122,7 +122,7 @@ def test_a_client_that_leaves_does_not_disturb_the_service(scene: Scene) -> None
 
 
 def chain(count: int) -> str:
-    """Return accounts that each import a service of the one before."""
+    """Return accounts, each of which imports a service of the previous one."""
     blocks = ["A0 { users: [{user: s, password: pw}], exports: [{service: help}] }"]
     for number in range(1, count):
         last = "users: [{user: u, password: pw}]" if number == count - 1 else ""

@@ -1,4 +1,4 @@
-"""Shadows: subscriptions of an importing account, as they stand in the exporting one."""
+"""Shadows: how subscriptions of an importing account appear in the exporting account."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ accounts {
 
 
 class Scene:
-    """A publisher in A and a subscriber in B."""
+    """A publisher in account A and a subscriber in account B."""
 
     def __init__(self) -> None:
         self.fixture = VirtualNode(load_options("server.conf", lambda path: CONFIG, {}, {}))
@@ -69,7 +69,7 @@ def scene() -> Scene:
         (b"in.s.x", b"s.x", [b"in.s.x"]),
         (b"in.s.x", b"s.y", []),
         (b">", b"s.x", [b"in.s.x"]),
-        (b"s.>", b"s.x", []),  # the subject there is not one here
+        (b"s.>", b"s.x", []),  # the exported subject is not the local one
         (b"fixed.here", b"one", [b"fixed.here"]),
         (b"fixed.*", b"one", [b"fixed.here"]),
         (b"one", b"one", []),

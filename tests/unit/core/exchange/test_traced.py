@@ -1,4 +1,4 @@
-"""Messages that cross an import: those with a request for a trace, and those that a deny list filters."""
+"""Messages that cross an import: those with a trace request, and those that a deny list filters."""
 
 from __future__ import annotations
 

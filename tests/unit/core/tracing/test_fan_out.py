@@ -1,4 +1,4 @@
-"""A traced message goes to the same members of queue groups in a cluster as one without a trace."""
+"""In a cluster, traced messages go to the same members of queue groups as other messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Accounts and users of tokens, on a node with a virtual clock."""
+"""Accounts and users from tokens, on a node with a virtual clock."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_jetstream_of_an_account_follows_its_token() -> None:
 
 
 def stranger() -> str:
-    """Return the public key of an account that no operator knows."""
+    """Return the public key of an account for which there is no token."""
     return Key("account").public
 
 
@@ -213,7 +213,7 @@ def step(fixture: VirtualNode) -> list[Job]:
 
 
 def deliver(fixture: VirtualNode, jobs: list[Job]) -> None:
-    """Bring the results of jobs to the node."""
+    """Give the results of jobs to the node."""
     fixture.node.turn_state.finished.extend((job, None) for job in jobs)
     fixture.turn()
 
@@ -222,7 +222,7 @@ def test_a_token_that_was_read_before_a_reload_does_not_bring_its_account_back()
     with node() as fixture:
         fixture.hold_jobs = True
         client = log_in(fixture)
-        deliver(fixture, step(fixture))  # the token of the user is checked
+        deliver(fixture, step(fixture))  # check the token of the user
         fetches = step(fixture)
         fixture.options.resolver_preload = {}
         fixture.node.apply_options(fixture.options)

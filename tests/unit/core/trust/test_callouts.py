@@ -1,4 +1,4 @@
-"""Requests to the service that decides about clients, on a node with a virtual clock."""
+"""Requests to the callout service, which decides about clients, on a node with a virtual clock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Claims of accounts as options."""
+"""The claims of accounts, converted to options."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Imports of accounts with tokens, on a node with a virtual clock."""
+"""Imports between accounts that are defined by tokens, on a node with a virtual clock."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SERVICE = {"subject": "help", "type": "service"}
 
 
 def node(**accounts: dict[str, Any]) -> VirtualNode:
-    """Return a node with the accounts of these names, and their claims."""
+    """Return a node with accounts of these names and claims."""
     preload = {
         key.public: account_token(OPERATOR, key, name, issued_at=1, **accounts.get(name, {}))
         for name, key in (("A", A), ("B", B), ("C", C))

@@ -41,7 +41,7 @@ def log_in(fixture: VirtualNode, jwt: str, key: Key | None = USER, **more: Any) 
 
 
 def reasons(fixture: VirtualNode, client: RawClient) -> list[str]:
-    """Return the texts of the log about one client, without its name."""
+    """Return the texts that the log has about one client, without the client's name."""
     name = f"{client.session} - "
     return [text.removeprefix(name) for _, text in fixture.log.lines if text.startswith(name)]
 
@@ -234,7 +234,7 @@ def let_in(fixture: VirtualNode, jwt: str, key: Key | None = USER) -> RawClient:
 
 
 def published(client: RawClient, *subjects: str) -> list[str]:
-    """Return those of the subjects that the client may publish to."""
+    """Return those of `subjects` that the client may publish to."""
     allowed = []
     for subject in subjects:
         client.send(b"PUB %b 0\r\n\r\n" % subject.encode())
@@ -284,7 +284,7 @@ def test_a_client_with_a_signature_of_a_trusted_proxy_is_let_in_where_one_is_req
 
 @pytest.mark.parametrize(("exp", "times_s"), [(START_S + 60, 400), (START_S + 4000, 60)])
 def test_the_earliest_end_of_a_user_counts(exp: int, times_s: int) -> None:
-    """Of its token, and of the time of the day."""
+    """The earlier of two times applies: the expiry of the token, and the end of the permitted time of day."""
     end = 22 * 3600 + 13 * 60 + 20 + times_s
     times = [{"start": "22:00:00", "end": f"{end // 3600}:{end // 60 % 60:02}:{end % 60:02}"}]
     jwt = user_token(A, USER, issued_at=1, claims={"exp": exp}, times=times, times_location="UTC")
@@ -322,7 +322,7 @@ def test_a_login_that_is_cancelled_while_its_account_is_fetched_is_forgotten() -
     with node() as fixture:
         fixture.hold_jobs = True
         client = log_in(fixture, TOKEN)
-        run_one(fixture)  # the check; the account is fetched next
+        run_one(fixture)  # run the check; the account is fetched next
         client.session.connection_lost()
         fixture.hold_jobs = False
         fixture.turn()
@@ -332,7 +332,7 @@ def test_a_login_that_is_cancelled_while_its_account_is_fetched_is_forgotten() -
 
 
 def run_one(fixture: VirtualNode) -> None:
-    """Run the queued jobs, and hold those that follow."""
+    """Run the queued jobs; later ones stay queued."""
     fixture.hold_jobs = False
     fixture.run_jobs()
     fixture.hold_jobs = True

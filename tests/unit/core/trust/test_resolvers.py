@@ -1,4 +1,4 @@
-"""Resolvers: the tokens of the file, of a directory, and of an account server."""
+"""Resolvers: tokens from the configuration file, from a directory, and from an account server."""
 
 from __future__ import annotations
 

@@ -344,7 +344,7 @@ def test_deleting_messages(js: JetStreamFixture) -> None:
     assert js.api("STREAM.MSG.DELETE.S", {"seq": 2}) == {"success": True}
     assert js.error("STREAM.MSG.DELETE.S", {"seq": 2}) == (400, 10043, "sequence 2 not found")
     assert js.api("STREAM.MSG.DELETE.S", {"seq": 1, "no_erase": True}) == {"success": True}
-    for seq in (2, 9, 0):  # a file store answers otherwise: scenarios/stream/message_delete_not_there.txt
+    for seq in (2, 9, 0):  # a file store answers differently: scenarios/stream/message_delete_not_there.txt
         assert js.error("STREAM.MSG.DELETE.S", {"seq": seq}) == (400, 10043, f"sequence {seq} not found")
     assert js.error("STREAM.MSG.DELETE.S") == (400, 10003, "bad request")
     assert js.state("S")["first_seq"] == 3

@@ -24,7 +24,7 @@ def unloaded(monkeypatch: pytest.MonkeyPatch) -> JetStreamFixture:
 
 
 def kinds(js: JetStreamFixture) -> list[str]:
-    """Return the kinds of the answers since the last call."""
+    """Return the types of the answers received since the last call."""
     return [json.loads(payload)["type"].rpartition(".")[2] for payload in js.user.payloads()]
 
 

@@ -14,5 +14,5 @@ def test_every_endpoint_is_in_the_list_and_nothing_else() -> None:
 
 def test_every_header_that_the_scanner_knows_is_in_the_list() -> None:
     block = b"NATS/1.0\r\n" + b"".join(b"%b: 1\r\n" % name.encode() for name in HEADERS) + b"\r\n"
-    assert len(scan(block)) == 14  # the time to live and the increment are read as well as found
+    assert len(scan(block)) == 14  # the TTL and the increment are parsed in addition
     assert "+TERM" in ACKS

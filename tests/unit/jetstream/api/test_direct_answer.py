@@ -11,7 +11,7 @@ DAY_NS = 86_400_000_000_000
 
 
 class Site:
-    """A store, and a client that waits for answers."""
+    """A store, and a client that receives the answers."""
 
     def __init__(self) -> None:
         self.fixture = VirtualNode()

@@ -30,7 +30,7 @@ A = "A"  # the account of most tests
 
 
 def server(node: int, **changes: object) -> Server:
-    """Return a server of cluster TRIO without limits."""
+    """Return a server of cluster TRIO; it has no limits."""
     plain = Server(node, f"n{node}", "TRIO", (), 100 + node, "0.1.0", 1, -1, -1)
     return replace(plain, **changes)  # type: ignore[arg-type]
 
@@ -53,7 +53,7 @@ def stream(name: str = "S", nodes: tuple[int, ...] = (1,), group: int = 1, **opt
 
 
 class Meta:
-    """A state, the entries that led to it, and short words for more of them."""
+    """A state, the entries that led to it, and shortcuts for applying more entries."""
 
     def __init__(self, *nodes: int) -> None:
         self.state = MetaState()
@@ -69,7 +69,7 @@ class Meta:
     def create(
         self, name: str, *nodes: int, bounds: Bounds = NO_BOUNDS, account: str = A, **options: object
     ) -> Applied:
-        """Create a stream on servers."""
+        """Create a stream on some servers."""
         subjects = options.pop("subjects", (name,))
         assert isinstance(subjects, tuple)
         config = stored(name, *subjects, num_replicas=len(nodes), **options)
@@ -78,7 +78,7 @@ class Meta:
     def update(
         self, name: str, *nodes: int, bounds: Bounds = NO_BOUNDS, revision: int = 0, **options: object
     ) -> Applied:
-        """Update a stream."""
+        """Update a stream; `nodes` are its new servers."""
         old = self.there(name)
         config = stored_config(replace(old.config, **options))  # type: ignore[arg-type]
         seen = (old.group, revision or old.revision)
@@ -90,7 +90,7 @@ class Meta:
         return self.do(StreamMoved(old.account, name, old.group, old.revision, nodes))
 
     def there(self, name: str, account: str = A) -> Assignment:
-        """Return a stream."""
+        """Return a stream that exists."""
         found = self.state.stream(account, name)
         assert found is not None
         return found

@@ -22,7 +22,7 @@ from pyjs.jetstream.cluster.fields import BadRow
 
 
 def of(*nodes: int) -> Membership:
-    """Return the membership of servers with their first stores."""
+    """Return a membership of these servers, each with its first store."""
     return Membership(tuple(Member(node, 10 * node) for node in nodes))
 
 
@@ -31,7 +31,7 @@ def word(node: int, expected: int = 3, adopted: Membership | None = None, is_run
 
 
 def step(*words: Word, adopted: Membership | None = None, expected: int = 3) -> Step:
-    """Return the step of server 1 after some words."""
+    """Return the step of server 1 after it has received some words."""
     server = Bootstrap(1, 10, expected, adopted)
     for each in words:
         server.hear(each)
@@ -148,7 +148,7 @@ def test_the_vote_of_a_lost_store_is_in_no_second_group() -> None:
     second.hear(first.word)
     assert second.step() == (Do.ADOPT, old, "")
     second.adopt(old)
-    assert second.step() == (Do.START, old, "")  # the only vote for the old one
+    assert second.step() == (Do.START, old, "")  # the only vote is for the old membership
     second.hear(replace(third.word, is_running=True))
     assert second.step() == (Do.JOIN, new, "")
 
@@ -207,7 +207,7 @@ class Cluster:
         self.knows = chance.choice(
             [0, 0.1, 1]
         )  # how often a server that has voted reports that its group has a leader
-        self.quiet = chance.randint(0, 40 * size)  # acts before the first store is lost
+        self.quiet = chance.randint(0, 40 * size)  # number of acts before the first store is lost
         # How often servers send reports, take steps, restart, lose a store, and are cut off from each other, in this
         # run.
         self.rates = [40, chance.choice([5, 40]), 2, chance.choice([0, 2, 10]), chance.choice([0, 2, 10])]
@@ -234,7 +234,7 @@ class Cluster:
             self.reach = self.cut()
 
     def cut(self) -> dict[int, set[int]]:
-        """Return whom each server reaches, which need not reach it: half of them, or all."""
+        """Return the servers that each server can reach: all, or a random half; this need not be symmetric."""
         if self.chance.random() < 0.3:
             return {node: set(self.stores) for node in self.stores}
         return {node: {each for each in self.stores if self.chance.random() < 0.5} for node in self.stores}

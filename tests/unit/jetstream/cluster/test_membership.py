@@ -1,4 +1,4 @@
-"""How the metadata group follows its servers."""
+"""How the metadata group's members follow the servers of the cluster."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def peers(*nodes: int) -> frozenset[Peer]:
 def change(
     voters: tuple[int, ...], learners: tuple[int, ...], servers: tuple[int, ...], away: tuple[int, ...] = ()
 ) -> MemberChange | None:
-    """Return the change of a group that server 1 leads."""
+    """Return the next change of a group whose leader is server 1."""
     current = peers(*voters, *learners) - peers(*away)
     members = Members(peers(*voters), peers(*learners), Peer(1, 1), current)
     return next_change(members, {node: server(node) for node in servers})

@@ -41,7 +41,7 @@ def meta() -> Meta:
 
 
 def after(meta: Meta, leader: int = 1, rules: Rules = ALL, **options: object) -> tuple[int, ...] | int:
-    """Return the servers of S after an update, or the number of the error."""
+    """Return the servers of stream S after an update, or the number of the error."""
     old = meta.there("S")
     config = replace(old.config, **options)  # type: ignore[arg-type]
     try:
@@ -154,7 +154,7 @@ def test_few_streams_of_one_replica_are_copied_at_once(meta: Meta) -> None:
         meta.do(entry)
     assert len(meta.state.moving) == SINGLES_MAX
     assert list(moves(field_of(meta.state, "TRIO", ALL))) == []
-    meta.do(ServerRemoved(5))  # the target of some
+    meta.do(ServerRemoved(5))  # some moves have it as their target
     again = list(moves(field_of(meta.state, "TRIO", ALL)))
     assert again
     assert {each.name for each in again} <= {each.name for each in meta.state.moving.values()}

@@ -27,7 +27,7 @@ def chosen(
     kept: tuple[int, ...] = (),
     avoided: tuple[int, ...] = (),
 ) -> tuple[int, ...] | str:
-    """Return the servers, or the text of the refusal after its common beginning."""
+    """Return the chosen servers, or the text of the error after its common beginning."""
     try:
         return place(servers, config, "TRIO", load or {}, rules, kept, avoided)
     except ApiError as error:

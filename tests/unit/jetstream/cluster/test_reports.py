@@ -1,4 +1,4 @@
-"""Reports about groups, in the order of nats-server's fields."""
+"""Reports about groups, with nats-server's fields in its order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Strict decoding: error texts as seen from nats-server 2.15.1."""
+"""Strict decoding of JSON: its error texts are those of nats-server 2.15.1."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_the_first_fault_in_the_document_is_reported(body: str, text: str) -> No
     assert str(fault.value) == text
 
 
-DEEP = 10_000  # levels that nats-server reads
+DEEP = 10_000  # levels of nesting that nats-server accepts
 
 
 @pytest.mark.parametrize("opening", ["[", '{"a":'])

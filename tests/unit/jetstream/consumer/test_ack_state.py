@@ -29,7 +29,7 @@ class AcksFixture:
 
     @property
     def pending(self) -> list[int]:
-        """Return the sequences that are pending."""
+        """Return the sequences of the pending messages."""
         return [entry[0] for entry in self.acks.pending.dump()]
 
     def changes(self) -> list[tuple[int, ...]]:
@@ -161,7 +161,7 @@ def test_everything_pending_is_delivered_again() -> None:
     assert state.changes() == [(NAKED, 1), (NAKED, 5)]
 
 
-# -- deliveries that were given up -----------------------------------------------------------------------------
+# -- exhausted messages: max_deliver is reached without an ack ------------------------------------------------
 
 
 def test_a_delivery_that_is_given_up_leaves_the_floor_and_may_still_be_acknowledged() -> None:
@@ -189,7 +189,7 @@ def test_what_was_given_up_is_taken_up_to_a_sequence() -> None:
 
 
 def stored(*removed: int) -> MemStore:
-    """Return a store of messages 1 to 6, of which some were removed."""
+    """Return a store of the messages 1 to 6, without those in `removed`."""
     store = MemStore()
     for _ in range(6):
         store.store(b"a", b"", b"", NOW)

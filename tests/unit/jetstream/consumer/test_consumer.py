@@ -511,7 +511,7 @@ def test_acks_in_the_long_form_count_too(js: ConsumerFixture) -> None:
 
 # -- many at once ------------------------------------------------------------------------------------------------
 
-MANY = 40_000  # more than one turn drops
+MANY = 40_000  # more messages than one turn drops
 
 
 def test_a_stream_drops_what_one_ack_settles_over_some_turns() -> None:

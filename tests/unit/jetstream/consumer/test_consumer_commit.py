@@ -58,7 +58,7 @@ class Pipelined(JetStreamFixture):
         self.hold_jobs = True
 
     def send(self, endpoint: str, reply: str, body: Any = None) -> None:
-        """Send a request; its answer arrives at in.<reply>."""
+        """Send a request whose answer goes to in.<reply>."""
         payload = b"" if body is None else json.dumps(body).encode()
         self.user.send(
             b"PUB $JS.API.%b in.%b %d\r\n%b\r\n" % (endpoint.encode(), reply.encode(), len(payload), payload)
@@ -69,7 +69,7 @@ class Pipelined(JetStreamFixture):
         self.send(f"CONSUMER.CREATE.S.{name}", reply or name, {"stream_name": "S", "config": config})
 
     def answers(self) -> list[str]:
-        """Return who was answered, with the error if it is one."""
+        """Return the replies that got an answer, each with its error, if any."""
         out = []
         for frame in self.user.frames():
             body = json.loads(frame.payload)

@@ -1,4 +1,4 @@
-"""Deltas of consumer state."""
+"""Deltas of a consumer's state."""
 
 from __future__ import annotations
 

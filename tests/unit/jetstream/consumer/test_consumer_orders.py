@@ -1,4 +1,4 @@
-"""Arguments of acks and settings."""
+"""The arguments of acks, and consumer settings."""
 
 from __future__ import annotations
 

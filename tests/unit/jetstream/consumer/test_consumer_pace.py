@@ -1,4 +1,4 @@
-"""Deliveries held back by replay_policy original and rate_limit_bps, on a virtual clock."""
+"""Deliveries delayed by replay_policy original and rate_limit_bps, on a virtual clock."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ MS = 1_000_000
 
 
 class PaceFixture(ConsumerFixture):
-    """A stream S of s.>; the inbox listens to in.> and, for push consumers, to out."""
+    """A stream S of s.>; the client subscribes to in.> and, for push consumers, to out."""
 
     def __init__(self, **config: Any) -> None:
         super().__init__(**config)
@@ -34,7 +34,7 @@ def seqs(js: PaceFixture) -> list[int]:
 
 
 def push(js: PaceFixture, **config: object) -> None:
-    """Create or change a consumer that delivers to the inbox."""
+    """Create or change a consumer that delivers to the client."""
     js.consumer(deliver_subject="out", **{"ack_policy": "none", **config})
 
 
@@ -196,10 +196,10 @@ def big(js: PaceFixture, count: int, size: int = 1000) -> None:
 def test_a_rate_limit_lets_a_burst_through_and_then_its_rate() -> None:
     js = PaceFixture(max_msg_size=4000)
     big(js, 10)
-    push(js, rate_limit_bps=8000)  # 1000 bytes a second
+    push(js, rate_limit_bps=8000)  # 1000 bytes per second
     assert seqs(js) == [1, 2, 3]
     js.advance(milliseconds=200)
-    assert seqs(js) == [4]  # four messages of 1042 bytes, with subject and reply
+    assert seqs(js) == [4]  # four messages of 1042 bytes, including subject and reply
     js.advance(milliseconds=1042)
     assert seqs(js) == [5]
     js.advance(milliseconds=1042)
@@ -209,12 +209,12 @@ def test_a_rate_limit_lets_a_burst_through_and_then_its_rate() -> None:
 def test_a_rate_limit_holds_on_the_whole() -> None:
     js = PaceFixture(max_msg_size=4000)
     big(js, 100)
-    push(js, rate_limit_bps=80_000)  # 10,000 bytes a second
+    push(js, rate_limit_bps=80_000)  # 10,000 bytes per second
     got = len(seqs(js))
     for _ in range(1000):
         js.advance(milliseconds=5)
         got += len(seqs(js))
-    assert 47 <= got <= 54  # 50,000 bytes and a burst of 4,000, in messages of about 1,050
+    assert 47 <= got <= 54  # 50,000 bytes plus a burst of 4,000, in messages of about 1,050 bytes
 
 
 def test_a_held_back_message_sets_one_deadline_not_sooner_than_a_millisecond() -> None:
@@ -240,7 +240,7 @@ def test_a_message_larger_than_the_burst_goes_when_the_bucket_is_full() -> None:
 def test_another_rate_counts_at_once() -> None:
     js = PaceFixture(max_msg_size=1100)
     big(js, 3)
-    push(js, rate_limit_bps=8)  # a message takes a quarter of an hour
+    push(js, rate_limit_bps=8)  # each message takes a quarter of an hour
     assert seqs(js) == [1]
     push(js, rate_limit_bps=80_000)
     js.advance(milliseconds=200)

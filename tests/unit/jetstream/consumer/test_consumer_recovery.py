@@ -23,7 +23,7 @@ NS = 1_000_000_000
 
 
 class Restarting(ConsumerFixture):
-    """A server on a directory; `restart` stops it and starts another one there, `crash` does not stop it."""
+    """A server on a directory; `restart` stops it and starts another one there."""
 
     def __init__(self, directory: Path, clock: VirtualClock | None = None) -> None:
         self.store = directory
@@ -239,7 +239,7 @@ def test_nothing_is_dropped_at_the_start_while_a_consumer_is_missing(tmp_path: P
 
 
 def lose_the_end(js: Restarting, records: int) -> None:
-    """Stop the server as a power cut does: without the last messages, which were not on the medium."""
+    """Stop the server as in a power loss: without the last messages, which were not durable."""
     js.node.stop()
     (path,) = js.store.rglob("*.seg")
     data = path.read_bytes()

@@ -1,4 +1,4 @@
-"""The place of a consumer in its stream, over a store in memory."""
+"""The position of a consumer in its stream, with a store in memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pyjs.store.memory import MemStore
 
 
 class CursorFixture:
-    """A cursor for messages of subject `a`, and the store that it walks through."""
+    """A cursor over the messages of subject `a`, and its store."""
 
     def __init__(self, subjects: str = "", skips: tuple[int, ...] = ()) -> None:
         self.store = MemStore()
@@ -24,12 +24,12 @@ class CursorFixture:
         self.cursor.begin(1, Skips(pack(skips)), max(skips, default=0))
 
     def fill(self, subjects: str) -> None:
-        """Store a message of each subject."""
+        """Store a message for each subject; each letter of `subjects` is one."""
         for subject in subjects:
             self.store.store(subject.encode(), b"", b"", 1)
 
     def take(self) -> int:
-        """Deliver the next message; returns its sequence, 0: there is none."""
+        """Deliver the next message; return its sequence, or 0 if there is none."""
         seq = self.cursor.find()
         if seq:
             self.cursor.pass_by(seq)
@@ -194,7 +194,7 @@ def test_a_count_made_elsewhere_is_not_believed(why: str) -> None:
 
 
 class CursorMachine(RuleBasedStateMachine):
-    """`num_pending` against the messages that the store has after the cursor."""
+    """Compares `num_pending` with the number of messages that the store has after the cursor."""
 
     def __init__(self) -> None:
         super().__init__()

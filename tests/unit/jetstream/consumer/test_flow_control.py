@@ -1,4 +1,4 @@
-"""The window of a push consumer, from request to confirmation."""
+"""The flow control window of a push consumer, from request to confirmation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When the next delivery may go out: distances of a replay, and the bucket of a rate limit."""
+"""When the next delivery may be sent: the intervals of a replay, and the token bucket of a rate limit."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def replay() -> Pacing:
 
 @pytest.fixture
 def limited() -> Pacing:
-    """Return a limit of 1000 bytes a second, in bursts of 1000."""
+    """Return a limit of 1000 bytes per second, in bursts of 1000 bytes."""
     pacing = Pacing(1000)
     pacing.set_rate(8000)
     return pacing

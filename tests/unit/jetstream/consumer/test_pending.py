@@ -26,7 +26,7 @@ class Expected:
 
 
 class PendingMachine(RuleBasedStateMachine):
-    """The same calls on both; every answer and the whole state must agree."""
+    """Makes the same calls on the table and on a plain one; every result and the whole state must be equal."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -243,7 +243,7 @@ def test_what_is_due_at_once_expires_in_parts_that_fit_in_a_turn() -> None:
 
 
 def delayed(count: int, every: int) -> PendingAcks:
-    """Return `count` deliveries; of each `every` one waits for an ack, one is queued and one is delayed."""
+    """Return `count` deliveries; in each group of `every`, one waits for an ack, one is queued, one is delayed."""
     pending = PendingAcks([10])
     for seq in range(1, count + 1):
         pending.track(seq, seq, 0)

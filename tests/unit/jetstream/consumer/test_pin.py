@@ -1,4 +1,4 @@
-"""The pin of a priority group."""
+"""The pinned client of a priority group."""
 
 from __future__ import annotations
 

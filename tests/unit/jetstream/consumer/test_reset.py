@@ -39,14 +39,14 @@ def js() -> Iterator[JetStreamFixture]:
 
 
 def pull(js: JetStreamFixture, batch: int) -> list[bytes]:
-    """Return the ack subjects of the delivered messages, without time."""
+    """Return the ack subjects of the delivered messages, without their times."""
     js.user.take()
     js.user.send(b"PUB $JS.API.CONSUMER.MSG.NEXT.S.c in %d\r\n%d\r\n" % (len(str(batch)), batch))
     return [frame.reply for frame in js.user.frames() if frame.sid == b"1"]
 
 
 def places(replies: list[bytes]) -> list[tuple[int, int, int]]:
-    """Return deliveries, stream and consumer sequence of each message."""
+    """Return the number of deliveries, the stream sequence and the consumer sequence of each message."""
     return [tuple(map(int, reply.split(b".")[4:7])) for reply in replies]  # type: ignore[misc]
 
 

@@ -30,7 +30,7 @@ def test_a_state_of_none_is_an_empty_list() -> None:
     [
         b"\x00",  # sequence 0
         b"\x05\x00",  # the same once more
-        b"\x80",  # a number that does not end
+        b"\x80",  # the number is incomplete
         b"\x80" * 20 + b"\x01",  # nor is one of this length
         b"\xff" * 9 + b"\x02",  # 2^64
         b"\xff" * 9 + b"\x01",  # 2^64 - 1

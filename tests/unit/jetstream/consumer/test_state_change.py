@@ -56,7 +56,7 @@ def files(js: Pipelined) -> list[str]:
 
 
 def after_a_kill(js: Pipelined) -> Consumer:
-    """Return the consumer as another server finds it."""
+    """Return the consumer that another server recovers after a kill."""
     assert js.node.jetstream is not None
     assert js.node.jetstream._lock is not None
     js.node.jetstream._lock.release()

@@ -1,4 +1,4 @@
-"""Changes of metadata become durable in batches, and each is answered for itself."""
+"""Changes of metadata become durable in batches, and each change has its own result."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Noting(Change):
-    """Writes a file; `bad` ones fail."""
+    """A change that writes a file; `bad` ones fail."""
 
     def __init__(self, path: Path, bad: Exception | None = None) -> None:
         self.path = str(path)
@@ -137,7 +137,7 @@ def test_a_sync_that_fails_fails_every_change_of_the_batch_and_takes_it_back(tmp
     told: list[Exception | None] = []
     for change in changes:
         batches.writer.submit(change, told.append)
-    batches.thread()  # opens and writes a, syncs a
+    batches.thread()  # opens and writes a; syncs a
 
     batches.thread()
 
@@ -208,7 +208,7 @@ def test_a_stop_without_a_thread_ends_what_was_taken_once(batches: Batches, tmp_
         batches.writer.submit(Noting(tmp_path / name), told.append)
 
     batches.writer.finish_now()
-    batches.thread()  # the shell still has the first batch
+    batches.thread()  # the thread runs a batch that it has already taken
 
     assert told == [None, None]
     assert (tmp_path / "b").exists()

@@ -41,7 +41,7 @@ class Fixture:
 
 
 def fill(directory: Path, count: int) -> str:
-    """Make a directory with files."""
+    """Make a directory with `count` files."""
     directory.mkdir(parents=True)
     for number in range(count):
         (directory / str(number)).touch()
@@ -49,7 +49,7 @@ def fill(directory: Path, count: int) -> str:
 
 
 def files_in(directory: Path) -> int:
-    """Count the files at any depth."""
+    """Return the number of files below a directory."""
     return sum(path.is_file() for path in directory.rglob("*"))
 
 

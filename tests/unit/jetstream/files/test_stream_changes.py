@@ -25,7 +25,7 @@ def config(name: str, **more: object) -> dict[str, object]:
 
 
 def answers(js: StoredFixture, *requests: tuple[str, object]) -> list[dict[str, Any]]:
-    """Send requests all at once; return their answers in the order of the requests."""
+    """Send all requests at once; return their answers in the order of the requests."""
     asker = js.asker()
     for number, (endpoint, body) in enumerate(requests):
         js.ask_later(asker, API + endpoint, body, b"_I.%d" % number)

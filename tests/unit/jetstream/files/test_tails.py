@@ -47,7 +47,7 @@ def tails(root: Path) -> dict[str, tuple[int, bytes]]:
 
 
 def fill(root: Path, key: str = "") -> None:
-    """Make three streams of three messages, and stop."""
+    """Create three streams of three messages each, and stop the server."""
     js = start(root, key)
     for number, name in enumerate(NAMES):
         js.add(name, subjects=[f"s.{number}.>"], storage="file")
@@ -64,7 +64,7 @@ def state_of(js: JetStreamFixture) -> dict[str, Any]:
 
 
 def killed(js: JetStreamFixture) -> None:
-    """Leave the files as a kill does."""
+    """Leave the files as after a kill."""
     for stream in js.engine.streams.values():
         stream.store.release()  # type: ignore[attr-defined]
     assert js.node.jetstream is not None
@@ -73,7 +73,7 @@ def killed(js: JetStreamFixture) -> None:
 
 
 def in_files_of_their_own(root: Path) -> Path:
-    """Return a copy of the store with an index file for each stream."""
+    """Return a copy of the store in which each stream has its own index file."""
     copy = Path(shutil.copytree(root, root.with_name("own")))
     for name, (number, data) in tails(root).items():
         store_index(OsDisk(), str(account(copy) / "streams" / name / f"msgs/{number:08d}.idx"), data)
@@ -226,7 +226,7 @@ def test_a_damaged_file_costs_a_start_time_alone(tmp_path: Path) -> None:
 def test_a_stream_that_was_not_opened_keeps_its_own(tmp_path: Path) -> None:
     fill(tmp_path, KEY)
     kept = tails(tmp_path)
-    js = start(tmp_path)  # without the key
+    js = start(tmp_path)  # started without the key
     assert tails(tmp_path) == kept
     js.node.stop()
     assert tails(tmp_path) == kept

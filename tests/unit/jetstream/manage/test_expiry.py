@@ -1,4 +1,4 @@
-"""When the timer of a stream's expiry fires: on time, and then not again for a while."""
+"""When the expiry timer of a stream fires: on time, and then not again for a while."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ S = 1_000_000_000
 
 
 class Calls:
-    """A stream that counts its calls."""
+    """Stands for a stream; counts the calls of its timer."""
 
     def __init__(self) -> None:
         self.timers = Timers()

@@ -1,4 +1,4 @@
-"""File streams and consumers through restarts, crashes and damage of everything but their messages."""
+"""File streams and consumers after restarts, crashes and damage of any file except those with messages."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Files:
         change_stream(self.files, self.writer, config, created_ns, store)
 
     def on(self, disk: OsDisk) -> Files:
-        """Go on with another disk."""
+        """Continue on another disk."""
         self.disk = self.files._disk = disk
         self.writer = WriterAtOnce(self.root, disk)
         return self
@@ -64,7 +64,7 @@ class Files:
         return self.root / "A/streams"
 
     def fill(self, name: str = "S") -> None:
-        """Make a stream with three messages and a consumer with a state."""
+        """Create a stream with three messages and a consumer with state."""
         store = self.create(replace(CONFIG, name=name), 77)
         for payload in (b"one", b"two", b"three"):
             store.store(b"s.a", b"", payload, 1000)
@@ -74,7 +74,7 @@ class Files:
             file.append(delta)
 
     def recover(self) -> dict[str, tuple[StreamConfig, list[bytes], list[StoredConsumer]]]:
-        """Open everything; return configuration, payloads and consumers of each stream."""
+        """Open everything; return the configuration, payloads and consumers of each stream."""
         found = {}
         for config, created_ns, store in filter(None, self.files.recover_steps()):
             assert created_ns == 77
@@ -97,7 +97,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def copied(template: Path, tmp_path: Path) -> Callable[[], Path]:
-    """Make a fresh copy of the template, in place of the last one."""
+    """Return a function that replaces the previous copy of the template with a fresh one."""
 
     def copy() -> Path:
         shutil.rmtree(tmp_path / "store", ignore_errors=True)
@@ -348,7 +348,7 @@ def test_a_configuration_with_unknown_fields_stays(copied: Callable[[], Path]) -
 
 
 def each_call(work: Callable[[Path, OsDisk], None], tmp_path: Path) -> list[Path]:
-    """Do `work` once for each of its calls, which ends it there; return the directories that are left."""
+    """Run `work` once for each of its disk calls, and end it at that call; return the directories that remain."""
     counting = FaultyDisk()
     work(tmp_path / "all", counting)
     left = []
@@ -543,7 +543,7 @@ def test_a_state_that_was_mended_is_clean_at_the_next_start(tmp_path: Path) -> N
 
 def test_a_deleted_stream_leaves_nothing(tmp_path: Path) -> None:
     js = Restarting(tmp_path)
-    js.consumer()  # the first of a stream makes a directory for all of them
+    js.consumer()  # the first consumer of a stream creates the directory for all of them
     js.api("CONSUMER.DELETE.S.c")
     before = tree(tmp_path)
     js.add("T", subjects=["t.>"], storage="file")
@@ -591,7 +591,7 @@ def test_a_second_server_is_refused(tmp_path: Path) -> None:
 
 def test_streams_of_an_account_that_is_gone_are_named(tmp_path: Path) -> None:
     Files(tmp_path).fill()
-    (tmp_path / ".raft").mkdir()  # the node log is of no account
+    (tmp_path / ".raft").mkdir()  # the directory of the node log is ignored
     js = Restarting(tmp_path)
     warnings = [text for level, text in js.log.lines if level == "WRN"]
     assert warnings == [f"  {tmp_path}/A is of no account with JetStream; its streams are not served"]

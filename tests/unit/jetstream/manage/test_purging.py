@@ -1,4 +1,4 @@
-"""Removals of many messages: in steps, as if in one, and ended by the next start after a kill."""
+"""Removals of many messages: in steps, with the result of a single step; the start after a kill completes them."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from tests.unit.jetstream.test_long_requests import API, LongFixture
 from pyjs.config.options import JetStreamOptions, Options
 from pyjs.jetstream.manage.purging import STEP
 
-MANY = 24 * STEP  # more steps than one turn takes
+MANY = 24 * STEP  # takes more steps than one turn runs
 
 
 class StoredFixture(LongFixture):
-    """The same on files that a killed server leaves."""
+    """The same, on files that remain when the server is killed."""
 
     def __init__(self, root: Path) -> None:
         super().__init__(Options(jetstream=JetStreamOptions(enabled=True, store_dir=str(root))))
         self.root = root
 
     def kill(self) -> StoredFixture:
-        """End without a word to the files; return the next server."""
+        """Leave the files as they are; return the next server on them."""
         assert self.node.jetstream is not None
         lock = self.node.jetstream._lock
         assert lock is not None
@@ -36,7 +36,7 @@ def js(tmp_path: Path) -> StoredFixture:
 
 
 def filled(js: StoredFixture) -> StoredFixture:
-    """Make a file stream in which every second message is of `a.*`."""
+    """Create a file stream in which every second message has a subject that matches `a.*`."""
     js.add("S", subjects=["a.*", "b.*"], storage="file")
     for _ in range(MANY // 1000):
         js.user.send(b"".join(b"PUB a.%d 1\r\nx\r\nPUB b.%d 1\r\nx\r\n" % (n, n) for n in range(1000)))

@@ -315,7 +315,7 @@ def test_streams_that_are_deleted_on_the_way_leave_nothing(js: Scrubbing) -> Non
     assert js.report()["running"]
     for name in ("M", "S", *names):
         js.api(f"STREAM.DELETE.{name}")
-    js.node.turn_state.take("unsynced")  # nothing syncs here
+    js.node.turn_state.take("unsynced")  # nothing syncs in this test
     kept = [each for each in gc.get_objects() if isinstance(each, Stream) and each.name in names]
     assert kept == []
     js.advance(seconds=30)

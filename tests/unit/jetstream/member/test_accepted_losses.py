@@ -21,7 +21,7 @@ from pyjs.monitor.state import Monitored, ProcessStats
 
 
 def accepted(server: JetServer, **body: str) -> dict[str, Any] | int | None:
-    """Send the request; return the answer, or the number of the error."""
+    """Send the request; return its answer, or the number of the error."""
     steps = server.member.operators.accept_loss(json.dumps(body).encode())
     try:
         while True:

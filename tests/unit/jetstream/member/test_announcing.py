@@ -1,4 +1,4 @@
-"""The advisories of a cluster: who leads, which majority is lost, which server was removed."""
+"""The advisories of a cluster: elected leaders, lost quorums, removed servers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def consumer(name: str, **options: object) -> dict[str, object]:
 
 
 def watcher(net: JetNet, server: JetServer) -> RawClient:
-    """Return a client that gets all advisories of its account."""
+    """Return a client that receives all advisories of its account."""
     client = server.client()
     client.send(b"SUB $JS.EVENT.ADVISORY.> 1\r\n")
     net.run(100 * NS_PER_MS)
@@ -34,7 +34,7 @@ def watcher(net: JetNet, server: JetServer) -> RawClient:
 
 
 def heard(client: RawClient, *words: str) -> dict[str, Any]:
-    """Return the advisories about leaders and majorities by subject."""
+    """Return the advisories about leaders and lost quorums that the client has received, by subject."""
     found = {
         frame.subject.decode().removeprefix(PREFIX): json.loads(frame.payload) for frame in client.frames()
     }

@@ -1,4 +1,4 @@
-"""Archives of streams on three servers: made and restored through any of them."""
+"""Archives of streams on three servers: created and restored through any of them."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_what_the_cluster_does_not_take_is_refused_and_leaves_nothing(net: JetNe
 
     client = servers[0].client()
     begun = net.ask(client, "STREAM.RESTORE.R", {"config": answer["config"], "state": answer["state"]})
-    net.create(servers[2].client(), "R", subjects=["q"])  # the name is taken meanwhile
+    net.create(servers[2].client(), "R", subjects=["q"])  # the name has become taken meanwhile
     client.send(b"SUB arc.r 7002\r\n")
     for chunk in (*chunks, b""):
         client.send(b"PUB %b arc.r %d\r\n%b\r\n" % (begun["deliver_subject"].encode(), len(chunk), chunk))
@@ -165,7 +165,7 @@ def broken(_: StreamBuild) -> Iterator[None]:
 
 
 def begun(net: JetNet, replicas: int) -> tuple[list[JetServer], dict[str, Any], list[bytes]]:
-    """Return three servers, and an archive of a stream that is deleted."""
+    """Return three servers, and an archive of a stream that was then deleted."""
     servers = net.trio()
     net.answers(servers[0].client(), "STREAM.CREATE.R", {**BODY, "num_replicas": replicas}, wait_ms=2000)
     net.publish(servers[0], "r.x", 4)
@@ -175,7 +175,7 @@ def begun(net: JetNet, replicas: int) -> tuple[list[JetServer], dict[str, Any], 
 
 
 def is_free(net: JetNet) -> bool:
-    """Return whether nothing has the name of the stream."""
+    """Return whether the stream does not exist, and no files and no restore of it remain."""
     answer = net.ask(net.living()[0].client(), "STREAM.INFO.R")
     assert answer["error"]["err_code"] == 10059, answer
     left = list(net.directory.glob("**/streams/*R*"))
@@ -206,7 +206,7 @@ def test_a_restore_whose_builder_was_killed_leaves_nothing_or_everything(
     net: JetNet, monkeypatch: pytest.MonkeyPatch, replicas: int, is_moved: bool
 ) -> None:
     servers, answer, chunks = begun(net, replicas)
-    client, kept = servers[0].client(), list[object]()  # chores that wait for ever
+    client, kept = servers[0].client(), list[object]()  # chores that never end
     begun_at = net.ask(client, "STREAM.RESTORE.R", {"config": answer["config"], "state": answer["state"]})
     client.send(b"SUB arc.r 7002\r\n")
     with monkeypatch.context() as short:

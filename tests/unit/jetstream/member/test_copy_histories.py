@@ -32,16 +32,16 @@ from pyjs.jetstream.member.member_node import MemberNode
 from pyjs.store.store import StoredMessage, StreamStore
 
 STEPS = 40
-REST_S = 90  # virtual
+REST_S = 90  # seconds of virtual time
 SAMPLE = range(3)
-Copied = tuple[str, int]  # origin and sequence
+Copied = tuple[str, int]  # source stream and sequence in it
 
 
 class MortalServer(JetServer):
     """A server whose process ends when its disk fails."""
 
     def wake(self) -> None:
-        """Run turns, perhaps the last ones."""
+        """Run turns; the disk may end the server in any of them."""
         with suppress(Crash):
             super().wake()
         disk = self.node.disk
@@ -57,12 +57,12 @@ class MortalNet(JetNet):
     server = MortalServer
 
     def disk(self) -> DyingDisk:
-        """Return the disk of a server that begins."""
+        """Return a disk for a server that is being started."""
         return DyingDisk()
 
 
 class History:
-    """One history."""
+    """One random history."""
 
     def __init__(self, directory: Path, seed: int) -> None:
         self.net = MortalNet(directory, seed)
@@ -92,16 +92,16 @@ class History:
         assert "config" in answer, answer
 
     def client(self) -> Any:
-        """Return a client of a server that runs."""
+        """Return a client of a running server."""
         return self.rng.choice(self.net.living()).client()
 
     def ask(self, subject: str, body: object = None) -> dict[str, Any]:
-        """Return an answer, or nothing."""
+        """Return the answer to a request, or {} if there is none."""
         found = self.net.answers(self.client(), subject, body, wait_ms=60)
         return found[0] if found else {}
 
     def step(self) -> None:
-        """Do something."""
+        """Do a random operation."""
         choices: list[tuple[float, Callable[[], object]]] = [
             (0.45, self.publish),
             (0.55, self.delete),
@@ -115,7 +115,7 @@ class History:
         self.net.run(self.rng.choice((0, 1, 5, 50, 300, 1500)) * NS_PER_MS)
 
     def publish(self) -> None:
-        """Publish some messages, without waiting for answers."""
+        """Publish some messages without waiting for the answers."""
         lines = []
         for _ in range(self.rng.choice((1, 5, 60))):
             self.sent += 1
@@ -130,7 +130,7 @@ class History:
         self.client().send(b"".join(lines))
 
     def delete(self) -> None:
-        """Delete a message, of an origin or of the copies."""
+        """Delete a message from a source stream or from the copies."""
         name = self.rng.choice("ABS")
         state = self.ask(f"STREAM.INFO.{name}").get("state", {})
         if not state.get("messages"):
@@ -145,12 +145,12 @@ class History:
             (self.gone if answer.get("success") else self.doubtful).add(copied)
 
     def purge(self) -> None:
-        """Purge a subject of an origin, but for some messages."""
+        """Purge all but some messages of a subject from a source stream."""
         name = self.rng.choice("AB")
         self.ask(f"STREAM.PURGE.{name}", {"filter": f"{name.lower()}.1", "keep": 5})
 
     def end_one(self) -> None:
-        """End a server, now or at one of its next writes."""
+        """Kill a server, now or at one of its next writes."""
         if len(self.net.living()) < 3:
             return
         server = self.rng.choice(self.net.living())
@@ -164,7 +164,7 @@ class History:
         self.publish()
 
     def begin_one(self) -> None:
-        """Start a server that has ended."""
+        """Restart a server that was killed."""
         for name in TRIO:
             if name not in self.net.servers:
                 self.net.begin(name)
@@ -239,7 +239,7 @@ def stored(store: StreamStore) -> list[StoredMessage]:
 
 
 def shown(message: StoredMessage) -> tuple[int, int, bytes, bytes, bytes]:
-    """Return all of a message."""
+    """Return all fields of a message."""
     return message.seq, message.ts, message.subject, message.headers, message.payload
 
 
@@ -249,7 +249,7 @@ def is_sourced(message: StoredMessage) -> bool:
 
 
 def source_of(headers: bytes) -> Copied:
-    """Return the origin of a copy, and its sequence there."""
+    """Return the source stream of a copy, and its sequence there."""
     name, seq, *_ = headers.partition(b"Nats-Stream-Source: ")[2].split(b"\r\n")[0].split(b" ")
     return name.decode(), int(seq)
 

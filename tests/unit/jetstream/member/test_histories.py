@@ -21,16 +21,17 @@ NAMES = ("A", "B", "C", "D")
 
 
 class History:
-    """One history."""
+    """One random history."""
 
     def __init__(self, directory: Path, seed: int) -> None:
         self.net = JetNet(directory, seed)
         self.rng = Random(seed)
         self.net.trio()
-        self.created: dict[str, bool] = {}  # acknowledged last: created or deleted; unknown ones are left out
+        # name -> whether its last acknowledged request created or deleted it; names with unknown results are left out
+        self.created: dict[str, bool] = {}
 
     def step(self) -> None:
-        """Do something."""
+        """Do a random operation."""
         roll, living = self.rng.random(), self.net.living()
         if roll < 0.15 and len(living) > 1:
             self.net.crash(self.rng.choice(living).name)

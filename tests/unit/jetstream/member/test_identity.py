@@ -1,4 +1,4 @@
-"""The number of a store, and the first members that it has adopted."""
+"""The number of a store, and the first members, which the store records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replicas that the log has lost."""
+"""Replicas whose state the node log has lost."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def incarnations(net: JetNet, name: str) -> list[int]:
 def test_a_replica_that_the_log_has_lost_comes_back_as_another_peer(
     net: JetNet, leads: bool, newest: int
 ) -> None:
-    """The log has lost the replica, or has begun it again as `newest`, which the metadata does not know."""
+    """The log has lost the replica's group, or has it as incarnation `newest`, which the metadata does not have."""
     servers = net.trio()
     body: dict[str, object] = {"name": "R", "subjects": ["r.>"], "num_replicas": 3}
     net.answers(servers[0].client(), "STREAM.CREATE.R", body, wait_ms=2000)

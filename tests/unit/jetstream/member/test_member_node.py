@@ -1,4 +1,4 @@
-"""Three servers with JetStream on a simulated network: their metadata, and the streams that follow it."""
+"""Three servers with JetStream on a simulated network: their metadata, and the streams that they open accordingly."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_a_server_holds_a_bounded_number_of_requests(net: JetNet, monkeypatch: p
     (refused,) = net.answers(client, "STREAM.NAMES")
     assert refused["error"]["err_code"] == 10008
     net.run(6000 * NS_PER_MS)
-    assert net.answers(client, "STREAM.NAMES", wait_ms=50) == []  # there is room again
+    assert net.answers(client, "STREAM.NAMES", wait_ms=50) == []  # there is room for requests again
 
 
 def test_a_server_holds_a_bounded_number_of_bytes(net: JetNet, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,10 +156,10 @@ def test_a_server_holds_a_bounded_number_of_bytes(net: JetNet, monkeypatch: pyte
     (refused,) = net.answers(client, "STREAM.NAMES", body)
     assert refused["error"]["err_code"] == 10008
     assert refused["error"]["description"].endswith("too many requests wait for a leader")
-    assert net.answers(client, "STREAM.NAMES") == []  # a small one has room
+    assert net.answers(client, "STREAM.NAMES") == []  # a small request still fits
     net.run(10_000 * NS_PER_MS)
     client.frames()
-    assert net.answers(client, "STREAM.NAMES", body, wait_ms=50) == []  # there is room again
+    assert net.answers(client, "STREAM.NAMES", body, wait_ms=50) == []  # there is room for requests again
 
 
 @pytest.mark.parametrize("subject", ["STREAM.INFO.R", "STREAM.INFO.ONE", "STREAM.NAMES", "INFO"])
@@ -256,7 +256,7 @@ def test_streams_of_a_purged_account_are_removed(net: JetNet) -> None:
 
 
 def finish(steps: Generator[Any, None, Any]) -> Any:
-    """Run steps that wait for nothing; return their result."""
+    """Run steps that never wait; return their result."""
     while True:
         try:
             next(steps)
@@ -265,7 +265,7 @@ def finish(steps: Generator[Any, None, Any]) -> Any:
 
 
 def voters(server: JetServer) -> int:
-    """Return how many members of the metadata group vote, as a server knows it."""
+    """Return the number of voters in the metadata group, as this server sees it."""
     status = server.member.meta_status()
     return 0 if status is None else sum(each.is_voter for each in status.replicas)
 
@@ -527,7 +527,7 @@ def test_a_server_whose_metadata_log_was_dropped_joins_as_another_member(net: Je
     assert member.consensus is not None
     node, group, consensus = member.node, member.group.group, member.consensus
     consensus._lose(consensus._members[group], "too large")
-    for _ in range(2):  # the second one writes
+    for _ in range(2):  # the second turn writes the change to the disk
         consensus.turn()
     net.crash(name)
 

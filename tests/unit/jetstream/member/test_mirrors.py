@@ -1,4 +1,4 @@
-"""Mirrors and sources on three servers: their origins are anywhere, and leaders are lost."""
+"""Mirrors and sources on three servers: their source streams are on any server, and leaders are lost."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def messages(net: JetNet, name: str) -> list[dict[str, Any]]:
 
 
 def origins(net: JetNet, name: str) -> list[tuple[str, int]]:
-    """Return origin and sequence of each copy."""
+    """Return the source stream and sequence of each copy."""
     found = []
     for message in messages(net, name):
         headers = base64.b64decode(message["hdrs"]).decode()
@@ -69,14 +69,14 @@ def origins(net: JetNet, name: str) -> list[tuple[str, int]]:
 
 
 def again(net: JetNet, name: str) -> None:
-    """Start a server that was killed."""
+    """Start a server again that was killed."""
     net.begin(name)
     net.ready()
     net.run(1000 * NS_PER_MS)
 
 
 def hpub(subject: bytes, header: bytes) -> bytes:
-    """Return a publish without payload with one header."""
+    """Return an HPUB with one header and no payload."""
     block = b"NATS/1.0\r\n%b\r\n\r\n" % header
     return b"HPUB %b %d %d\r\n%b\r\n" % (subject, len(block), len(block), block)
 
@@ -196,7 +196,7 @@ def test_a_source_that_is_added_again_keeps_its_consumer(net: JetNet) -> None:
     js = server.node.jetstream.accounts["$G"]
     stream = js.streams["S"]
 
-    # the names of a removal arrive late: the source is there again, with the newest of these consumers
+    # the names to remove arrive late: the source exists again, and uses the newest of these consumers
     sourcing.leave(js, "S", stream.created_ns, stream.config.sources)
     net.run(500 * NS_PER_MS)
 
@@ -465,7 +465,7 @@ def test_a_missing_origin_costs_no_entries(net: JetNet) -> None:
 
 
 def applied(server: JetServer, name: str) -> int:
-    """Return how many entries of a stream's group a server has applied."""
+    """Return the number of entries of a stream's group that a server has applied."""
     found = server.member.machine.state.stream("$G", name)
     assert found is not None
     assert server.member.consensus is not None

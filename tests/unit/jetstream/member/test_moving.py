@@ -1,4 +1,4 @@
-"""Streams of one replica that move to another server, with everything."""
+"""Streams with one replica are moved to another server, with their messages and consumers."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from pyjs.jetstream.member.operators import Operators
 
 
 def body(place: str, **more: Any) -> dict[str, Any]:
-    """Return the configuration of the stream on one server."""
+    """Return the configuration that places the stream on one server."""
     return {"name": "R", "subjects": ["r.>"], "placement": {"tags": [place]}, **more}
 
 
 def made(net: JetNet, place: str = "a", **more: Any) -> list[JetServer]:
-    """Create the stream on one server, with ten messages of which two are acknowledged; return the servers."""
+    """Create the stream on one server, with ten messages, two of them acknowledged; return the servers."""
     net.tags = {name: (name, "odd" if name == "b" else "even") for name in TRIO}
     servers = net.trio()
     assert "error" not in net.ask(servers[0].client(), "STREAM.CREATE.R", body(place, **more))
@@ -37,7 +37,7 @@ def made(net: JetNet, place: str = "a", **more: Any) -> list[JetServer]:
 
 
 def moved(net: JetNet, *names: str) -> None:
-    """Wait until the stream is on certain servers only, and in no group."""
+    """Wait until the stream is only on the named servers, and no longer in a group."""
     net.run_until(lambda: [server.name for server in holders(net)] == [*names])
     net.run_until(lambda: not any(groups(server) for server in net.living()))
 
@@ -230,7 +230,7 @@ def test_publishers_notice_nothing_of_a_move(net: JetNet, publisher: str) -> Non
 
 
 def members(leader: JetServer) -> set[int]:
-    """Return the members of the metadata group, as its leader knows them."""
+    """Return the members of the metadata group, as its leader sees them."""
     status = leader.member.meta_status()
     assert status is not None
     return {each.node for each in status.replicas}

@@ -25,7 +25,7 @@ PATIENCE = 300  # polls, 100 ms apart
 
 
 class History:
-    """One history."""
+    """One random history."""
 
     def __init__(self, directory: Path, seed: int, *, is_scaled: bool) -> None:
         self.is_scaled = is_scaled
@@ -41,7 +41,7 @@ class History:
         return {"name": "R", "subjects": ["r"], "placement": {"tags": [place]}}
 
     def step(self) -> None:
-        """Do something."""
+        """Do a random operation."""
         roll, living = self.rng.random(), self.net.living()
         if roll < 0.15 and len(living) > 1:
             self.net.crash(self.rng.choice(living).name)
@@ -58,7 +58,7 @@ class History:
         self.net.run(self.rng.randrange(300) * NS_PER_MS)
 
     def publish(self, server: str) -> None:
-        """Publish some messages through a server, and note those that are acknowledged."""
+        """Publish some messages through a server; remember those that are acknowledged."""
         client, sid = self.net.jet(server).client(), next(self._sids)
         sent = {}
         for number in range(self.rng.randrange(1, 20)):
@@ -99,7 +99,7 @@ class History:
 
     @staticmethod
     def _is_whole(server: JetServer) -> bool:
-        """Return whether no replica of a server copies or lacks a leader."""
+        """Return whether each replica of a server has a leader, and none is being copied."""
         assert server.member.replicated is not None
         machines = server.member.replicated.machines()
         return all(each.leader and each.catch_up is None for each in machines)

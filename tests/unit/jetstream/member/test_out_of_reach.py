@@ -23,7 +23,7 @@ REASON = 'unsupported - config error: unknown field "later"'
 
 
 def numbers(answers: list[dict[str, Any]]) -> list[int]:
-    """Return the error numbers of answers; 0: there is none."""
+    """Return the error numbers of answers; 0 stands for no error."""
     return [answer.get("error", {}).get("err_code", 0) for answer in answers]
 
 
@@ -32,7 +32,7 @@ def ask(net: JetNet, client: RawClient, subject: str, body: object = None) -> li
 
 
 def away(net: JetNet) -> RawClient:
-    """Create a stream on server c and end that server; return a client of another one."""
+    """Create a stream on server c and kill that server; return a client of another one."""
     net.tags = {"c": ("far",)}
     net.trio()
     client = net.jet("a").client()
@@ -76,7 +76,7 @@ def test_a_server_that_comes_back_in_time_gets_the_request(net: JetNet) -> None:
 
 
 def newer(net: JetNet, *servers: str) -> RawClient:
-    """Assign a stream with an unknown option to servers; return a client."""
+    """Assign a stream with an unknown option to some servers; return a client."""
     net.trio()
     leader = net.leader().member
     nodes = {each.name: node for node, each in leader.machine.state.servers.items()}

@@ -45,7 +45,7 @@ def holders(net: JetNet) -> list[JetServer]:
 
 
 def groups(server: JetServer) -> list[int]:
-    """Return the numbers of the groups of streams that the log of a server has."""
+    """Return the numbers of the streams' groups that a server's log contains."""
     log = server.member._log
     assert log is not None
     return sorted(group for group in log.groups if group != server.member.meta_group)
@@ -59,7 +59,7 @@ def messages(net: JetNet) -> list[int]:
 
 
 def acknowledged(net: JetNet, count: int) -> None:
-    """Create a consumer, if there is none, and acknowledge messages."""
+    """Create a consumer if there is none, and acknowledge `count` messages."""
     server = net.living()[0]
     client = server.client()
     config = {"durable_name": "C", "ack_policy": "explicit"}
@@ -75,7 +75,7 @@ def acknowledged(net: JetNet, count: int) -> None:
 
 
 def floor(net: JetNet) -> int:
-    """Return the last message that the consumer has acknowledged."""
+    """Return the sequence of the last message that the consumer has acknowledged."""
     answer = net.ask(net.living()[1].client(), "CONSUMER.INFO.R.C")
     seq: int = answer["ack_floor"]["stream_seq"]
     return seq
@@ -156,7 +156,7 @@ def test_ids_count_as_before(net: JetNet) -> None:
         answer: dict[str, Any] = json.loads(client.frames()[-1].payload)
         return answer
 
-    for number in range(4):  # the first two are removed
+    for number in range(4):  # the first two messages are removed
         publish(b"%d" % number)
     scaled(net, 1, max_msgs=2)
     net.run(2000 * NS_PER_MS)
@@ -284,7 +284,7 @@ def unable(*_: object) -> Iterator[None]:
 
 
 def group_of(server: JetServer) -> int:
-    """Return the number of the stream's group in the metadata of a server."""
+    """Return the number of the stream's group in a server's metadata."""
     found = server.member.machine.state.stream("$G", "R")
     assert found is not None
     return found.group

@@ -45,7 +45,7 @@ def begin(net: JetNet, replicas: int, old: str) -> None:
         net.run(50 * NS_PER_MS)
         info = net.ask(net.jet("b").client(), "STREAM.INFO.R")  # the old leader answers
         assert info["cluster"]["leader"] == old
-        net.run(1830 * NS_PER_MS)  # a copy begins after two seconds
+        net.run(1830 * NS_PER_MS)  # copying begins after two seconds
 
 
 def wait(net: JetNet, replicas: int, old: str) -> None:

@@ -1,4 +1,4 @@
-"""Chores that wait until something holds."""
+"""Chores that wait until a condition holds."""
 
 from __future__ import annotations
 

@@ -337,7 +337,7 @@ def test_an_answer_that_is_none_is_reported(answer: bytes) -> None:
 
 
 def agree(api: RawClient, seq: int) -> None:
-    """Answer the request for a reset, in this turn."""
+    """Answer the request for a reset, without running a turn."""
     answer = {"config": {"ack_policy": "flow_control"}, "delivered": {"stream_seq": seq}}
     body = json.dumps(answer).encode()
     api.session.receive_data(b"PUB %b %d\r\n%b\r\n" % (api.frames()[-1].reply, len(body), body))
@@ -385,7 +385,7 @@ class Remote:
             self.js.engine.account.send(b"b.%d" % number, bytes(512 * KIB))
 
     def deliver(self, seq: int, cseq: int) -> None:
-        """Deliver a message, without a turn."""
+        """Deliver a message, without running a turn."""
         reply = b"$JS.ACK.O.c.1.%d.%d.1700000000000000000.0" % (seq, cseq)
         self.js.engine.account.send(b"d.c", b"%d" % seq, b"", reply)
 

@@ -1,4 +1,4 @@
-"""The search for the positions of sources in the headers of messages."""
+"""The search for the positions of sources in the headers of stored messages."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ KEY = b"O > >"
 
 
 class WantingDisk(OsDisk):
-    """Opens no file to read while it is short of descriptors."""
+    """A disk that can be made to open no more files for reading, as if file descriptors had run out."""
 
     def __init__(self) -> None:
         self.is_short = False
@@ -34,7 +34,7 @@ def header(position: bytes) -> bytes:
 
 
 def store_with(directory: Path, *positions: bytes) -> tuple[WantingDisk, FileStore]:
-    """Return a store that was opened again, with a segment for each message."""
+    """Return a reopened store that has a segment for each message."""
     disk = WantingDisk()
     store = FileStore(disk, str(directory), ListLog(), 100, INCARNATION)
     for position in positions:

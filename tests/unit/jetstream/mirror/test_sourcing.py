@@ -23,7 +23,7 @@ from pyjs.jetstream.names import identity
 
 
 def pair(js: JetStreamFixture, storage: str = "file", **more: Any) -> JetStreamFixture:
-    """Make an origin O, and a stream C that copies from it."""
+    """Create a stream O, and a stream C that copies from it."""
     js.add("O", storage=storage, subjects=["o.>"])
     js.add("C", storage=storage, **more)
     return js
@@ -224,7 +224,7 @@ def test_what_a_full_disk_did_not_take_is_copied_once_there_is_room(more: dict[s
 
 
 class FullAfterOne(OsDisk):
-    """Takes only `left` more writes of messages; -1: any number."""
+    """Refuses to write messages after `left` more of them; -1: no limit."""
 
     left = -1
 

@@ -8,5 +8,5 @@ from raft.tests.conftest import is_here
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
-    """Collect no module that imports the engine where it is not."""
+    """Skip modules that import the consensus engine if it is not installed."""
     return True if collection_path.name.startswith("test_") and not is_here() else None

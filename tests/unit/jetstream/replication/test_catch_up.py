@@ -68,7 +68,7 @@ def test_the_leader_reports_how_much_a_replica_lacks_that_copies(tmp_path: Path)
 
 
 def removals(cluster: Cluster) -> None:
-    """Remove messages of all kinds."""
+    """Remove messages in each possible way."""
     leader = cluster.leader()
     leader.ask("$JS.API.STREAM.PURGE.S", {"seq": 40})
     leader.ask("$JS.API.STREAM.PURGE.S", {"filter": "s.2", "keep": 3})
@@ -104,7 +104,7 @@ def test_a_copy_of_an_empty_stream_goes_on_with_its_sequences(tmp_path: Path, st
 
 
 def published_with_id(cluster: Cluster, number: int) -> dict[str, Any]:
-    """Publish with an id; return the answer."""
+    """Publish a message with an id; return the answer."""
     headers = b"NATS/1.0\r\nNats-Msg-Id: id-%d\r\n\r\n" % number
     client = cluster.leader().client()
     head = b"SUB _INBOX.a 1\r\nHPUB s.a _INBOX.a %d %d\r\n" % (len(headers), len(headers) + 1)
@@ -249,7 +249,7 @@ def test_messages_that_wait_for_a_copy_stay_in_the_log(
     first = cluster.leader()
     other = next(node for node in cluster.followers() if node is not first)
     with monkeypatch.context() as slow:
-        slow.setattr(catch_up, "RATE", 100)  # bytes a second
+        slow.setattr(catch_up, "RATE", 100)  # bytes per second
         again = cluster.start(away.number)
         cluster.step(30)
         cluster.kill(other.number)

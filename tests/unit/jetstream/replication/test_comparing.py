@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def compared(cluster: Cluster, *, is_up: bool = True) -> Common:
-    """Compare the store of a follower with the leader's, or with one that is not up."""
+    """Compare the store of a follower with the leader's, or with a leader that is down."""
     follower = cluster.followers()[0]
     found: list[Common] = []
     (machine,) = follower.replicated.machines()
@@ -33,7 +33,7 @@ def compared(cluster: Cluster, *, is_up: bool = True) -> Common:
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Cluster:
-    """Return three nodes with 40 messages."""
+    """Return three nodes whose stream has 40 messages."""
     cluster = Cluster(tmp_path)
     cluster.create()
     cluster.publish(40)

@@ -29,7 +29,7 @@ def consumer(cluster: Cluster, name: str = "c", **fields: Any) -> dict[str, Any]
 def pull(
     cluster: Cluster, batch: int, name: str = "c", acks: bool = True, of: ReplicaNode | None = None
 ) -> list[Delivery]:
-    """Pull and acknowledge messages at the leader; return them when every ack is confirmed."""
+    """Pull messages from the leader and acknowledge them; return them once every ack is confirmed."""
     client = (of or cluster.leader()).client()
     client.send(b"SUB in.> 1\r\n")
     subject = f"$JS.API.CONSUMER.MSG.NEXT.S.{name}".encode()
@@ -53,14 +53,14 @@ def pull(
 
 
 def committed(node: ReplicaNode) -> bytes:
-    """Return the committed consumers of a node, without the number of the last entry."""
+    """Return the committed consumers of a node, without the index of the last entry."""
     replica = node.stream.replica
     assert replica is not None
     return b"".join(each.state + bytes(each.changes) for each in replica.consumers.committed.values())
 
 
 def same(cluster: Cluster) -> dict[str, Any]:
-    """Wait until all replicas are equal, also in their consumers."""
+    """Wait until the state of all replicas is equal, including their consumers; return it."""
     found = cluster.same()
     cluster.until(lambda: len({committed(node) for node in cluster.holders()}) == 1)
     return found

@@ -1,4 +1,4 @@
-"""The batches of a copy: packed ones are read, and damaged ones are refused as a whole."""
+"""The batches in which a store is copied: packed batches are decoded, and damaged ones are refused as a whole."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def test_publishers_at_all_servers_get_every_answer_while_the_leader_leaves(net:
     net.run(50 * NS_PER_MS)
     number = 0
     done: list[str] = []
-    for at in range(200):  # a message of each each millisecond, before, while and after the leadership moves
+    for at in range(200):  # publish each millisecond: before, during and after the transfer of leadership
         if at == 50:
             done = leave(old)
         for client in clients:

@@ -19,7 +19,7 @@ from pyjs.jetstream.manage import streams
 
 
 class FullDisk(OsDisk):
-    """Refuses to write messages while `is_full`."""
+    """Refuses to write messages while `is_full` is set."""
 
     def __init__(self) -> None:
         self.is_full = False
@@ -44,7 +44,7 @@ class FullDisk(OsDisk):
 
 
 def works_again(node: ReplicaNode) -> bool:
-    """Return whether the node has an open replica."""
+    """Return whether the node has opened its replica."""
     stream = node.js.streams.get("S")
     return stream is not None and stream.replica is not None and stream.replica.stopped is None
 
@@ -96,7 +96,7 @@ def test_a_replica_whose_log_was_dropped_never_votes_as_the_one_before(tmp_path:
     cluster.publish(3)
     follower = cluster.followers()[0]
     follower.consensus._lose(follower.consensus._members[1], "too large")
-    for _ in range(2):  # the second one writes
+    for _ in range(2):  # the second turn writes the change to the disk
         follower.consensus.turn()
     cluster.kill(follower.number)
 
@@ -109,7 +109,7 @@ def test_a_replica_whose_log_was_dropped_never_votes_as_the_one_before(tmp_path:
 
 
 def without_files(*_: object, **__: object) -> Iterator[Any]:
-    """Refuse to open a replica, as where descriptors are short."""
+    """Refuse to open a replica, as if file descriptors had run out."""
     raise OSError(errno.EMFILE, "too many open files")
     yield
 

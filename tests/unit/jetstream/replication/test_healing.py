@@ -30,7 +30,7 @@ from pyjs.jetstream.replication.restoring import PutBack
 from pyjs.store.file.store import FileStore
 from pyjs.store.format.recast import NEW
 
-SIZE = 3000  # bytes of a payload: 30 messages are two segments
+SIZE = 3000  # bytes of a payload; 30 messages fill two segments
 COUNT = 30
 STRIDE = 5
 
@@ -71,12 +71,12 @@ def damage(cluster: Cluster, number: int, *payloads: bytes, at: int = 5) -> None
 
 
 def message(number: int) -> bytes:
-    """Return the payload of the message `number` that `publish` sends."""
+    """Return the payload of message `number`, as `publish` sends it."""
     return (b"%d" % number).ljust(SIZE, b".")
 
 
 def publish(cluster: Cluster, count: int, first: int = 0) -> None:
-    """Publish messages, some of which fill a segment."""
+    """Publish `count` messages; many of them fill a segment."""
     cluster.publish(count, size=SIZE, first=first)
 
 
@@ -87,7 +87,7 @@ def store_of(node: ReplicaNode) -> FileStore:
 
 
 def notice(node: ReplicaNode, number: int = 1) -> None:
-    """Examine a segment, as the scrub does when it finds damage."""
+    """Examine a segment, as the scrub does after it has found damage."""
     assert store_of(node).examiner.confirm(number) >= 1
 
 
@@ -139,7 +139,7 @@ def test_damage_that_costs_no_message_is_repaired_too(tmp_path: Path) -> None:
     wanted = cluster.same()
     follower = cluster.followers()[0]
     cluster.kill(follower.number)
-    damage(cluster, follower.number, message(25), at=SIZE)  # the checksum of its record
+    damage(cluster, follower.number, message(25), at=SIZE)  # a byte of the record's checksum
     again = cluster.start(follower.number)
 
     assert healed(cluster) == wanted
@@ -184,7 +184,7 @@ def test_a_replica_is_repaired_wherever_the_damage_is(tmp_path: Path, end: str, 
             store_of(again).examiner.confirm(number)  # as the first pass of the scrub does
 
     assert healed(cluster) == wanted
-    assert again.js.shared.repaired in (0, 1)  # a damaged end is applied again
+    assert again.js.shared.repaired in (0, 1)  # entries are applied again after a damaged end
 
 
 def test_a_leader_that_reads_a_damaged_message_is_repaired(tmp_path: Path) -> None:
@@ -310,7 +310,7 @@ def test_a_lost_leader_forgets_that_it_led_when_nothing_is_lost_any_more(tmp_pat
     assert leader.ask("$JS.API.STREAM.PURGE.S")["success"]
     stream = leader.stream
     store_of(leader).sync_now()
-    leader.keep_up()  # removes the files
+    leader.keep_up()  # this removes the files
     machine = leader.replicated.machine_of(stream)
     assert machine is not None
     leader.node.turn_state.go_on(leader.replicated.mend_steps(machine, failed=False))  # as after a failure
@@ -364,13 +364,13 @@ def test_what_is_removed_while_a_replica_is_damaged_stays_removed(tmp_path: Path
 
 
 def cut(path: Path) -> None:
-    """Cut a file in the middle."""
+    """Cut a file to half of its size."""
     data = path.read_bytes()
     path.write_bytes(data[: len(data) // 2])
 
 
 def behead(path: Path) -> None:
-    """Overwrite the header of a file and its first record."""
+    """Overwrite the header and the first record of a file."""
     data = path.read_bytes()
     path.write_bytes(b"\xaa" * 3500 + data[3500:])
 
@@ -480,7 +480,7 @@ def test_a_damaged_message_of_the_open_segment_is_neither_served_nor_sent(tmp_pa
         damage(cluster, node.number, message(28))
     assert copying.readable(cluster.leader().stream.store, 29) is None  # before the damage is detected
     for node in cluster.up():
-        with suppress(AssertionError):  # the read of the leader has noticed it
+        with suppress(AssertionError):  # the leader has already found the damage by reading
             notice(node, store_of(node).ranges()[-1][0])
 
     cluster.step(200)
@@ -567,7 +567,7 @@ def test_many_lost_messages_come_back_in_several_rounds(
 
 
 class FullDisk(OsDisk):
-    """A disk without room for new files of segments that are written again."""
+    """A disk without space for the new files of rewritten segments."""
 
     def __init__(self) -> None:
         self.is_full = True

@@ -28,7 +28,7 @@ SEGMENT_SIZE = 3000  # bytes
 
 
 class History:
-    """One seed."""
+    """One random history; its seed determines it."""
 
     def __init__(self, directory: Path, seed: int) -> None:
         self.rng = Random(seed)
@@ -49,7 +49,7 @@ class History:
         self.clients: list[tuple[ReplicaNode, RawClient]] = []
 
     def act(self) -> None:
-        """Do one thing."""
+        """Do a random operation."""
         chance, rng, cluster = self.rng.random(), self.rng, self.cluster
         if chance < 0.6:
             self.publish(rng.choice((1, 3, 20)))
@@ -68,7 +68,7 @@ class History:
         self.hear()
 
     def leader(self) -> ReplicaNode | None:
-        """Return the node that leads now, if one does."""
+        """Return the node that is the leader now, or None if there is none."""
         return next((node for node in self.cluster.up() if node.leads), None)
 
     def publish(self, count: int) -> None:
@@ -125,7 +125,7 @@ class History:
         client.send(b"PUB $JS.API.%b _INBOX.x %d\r\n%b\r\n" % (subject.encode(), len(data), data))
 
     def end(self, number: int) -> None:
-        """End a node."""
+        """End the process of a node, by a kill or a power loss."""
         self.cluster.kill(number)
         disk = self.cluster.disks[number]
         if isinstance(disk, LossyDisk):
@@ -134,7 +134,7 @@ class History:
             self.damage(sorted((self.cluster.directory / f"{number}").rglob("*.seg")))
 
     def damage(self, paths: list[Path]) -> None:
-        """Flip a bit of a segment, cut one, or remove one that has an index file."""
+        """Flip a bit of a segment, cut a segment, or remove one that has an index file."""
         rng, chance = self.damages, self.damages.random()
         indexed = [path for path in paths if any(path.parent.glob(f"{path.stem}.idx"))]
         indexed = [path for path in indexed if path.with_suffix(".idx").stat().st_size]

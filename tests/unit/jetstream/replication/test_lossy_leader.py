@@ -19,7 +19,7 @@ from tests.unit.jetstream.replication.test_healing import COUNT, damage, healed,
 from pyjs.jetstream.manage import segments
 from pyjs.jetstream.replication import copying
 
-LOST = 25  # number of the message that two replicas lose
+LOST = 25  # number of the message that two replicas have lost
 SEEDS = range(int(os.environ.get("PYJS_HISTORIES", "3")))
 S = 1_000_000_000
 WINDOW_NS = 60 * S
@@ -56,12 +56,12 @@ class Lossy:
 
     @property
     def leader(self) -> ReplicaNode | None:
-        """The replica that leads without the lost messages."""
+        """The replica that is the leader although it lacks messages."""
         found = (node for node in self.cluster.up() if node.leads and node.stream.store.lost is not None)
         return next(found, None)
 
     def publish(self, subject: bytes, body: bytes | None = None, **headers: object) -> Any:
-        """Publish at the leader; return the sequence, the number of the error, "duplicate", or "unknown"."""
+        """Publish to the leader; return the sequence, the number of the error, "duplicate", or "unknown"."""
         self.sent += 1
         body = b"m%d" % self.sent if body is None else body
         client = self.cluster.leader().client()
@@ -235,16 +235,14 @@ class History(Lossy):
         super().__init__(directory, *lost, **options)
 
     def play(self) -> None:
-        """Do some things while a replica leads without lost messages, and some when the undamaged one is back."""
+        """Do random operations while the leader lacks messages, and more once the undamaged replica is back."""
         for actions in (25, 10):
             for _ in range(actions):
                 self.act()
             if not self.cluster.nodes[self.whole].is_up:
                 self.cluster.start(self.whole)
         self.cluster.until(lambda: all(is_whole(node) for node in self.cluster.up()), 6000)
-        self.publish(
-            b"s.last"
-        )  # a copy with messages that its source has lost applies the limits with the next entry
+        self.publish(b"s.last")  # a store copied from a lossy source applies the limits with the next entry
         state = healed(self.cluster, 6000)
         stored = {seq: payload for seq, _, _, _, payload in state["messages"]}
         for seq, body in self.acked.items():
@@ -252,7 +250,7 @@ class History(Lossy):
             assert stored.get(seq, b"" if may_be_gone else None) in (body, b""), seq
 
     def act(self) -> None:
-        """Do one thing."""
+        """Do a random operation."""
         rng, cluster, chance = self.rng, self.cluster, self.rng.random()
         number = rng.randrange(COUNT + 3)
         if chance < 0.25:

@@ -13,7 +13,7 @@ from tests.unit.jetstream.replication.test_healing import cut, damage, is_whole,
 from pyjs.jetstream.manage import segments
 from pyjs.jetstream.replication import copying
 
-SIZE = 3000  # bytes of a payload: 20 messages are a segment
+SIZE = 3000  # bytes of a payload; 20 messages fill a segment
 COUNT = 50
 
 
@@ -54,7 +54,7 @@ def filled(directory: Path) -> Cluster:
 
 
 def has_healed(cluster: Cluster, number: int) -> None:
-    """Wait until all replicas are equal, and a node that led with all ids accepts none twice."""
+    """Wait until all replicas are equal and a leader that had lost ids accepts no message twice."""
     node = cluster.nodes[number]
     machines = node.replicated.machines
     cluster.until(lambda: is_whole(node) and not any(each.is_damaged for each in machines()), 2000)

@@ -18,7 +18,7 @@ from pyjs.jetstream.replication.stream_machine import StreamMachine
 
 
 def members(cluster: Cluster) -> list[tuple[int, bool]]:
-    """Return the members of the group as its leader knows them."""
+    """Return the members of the group as its leader sees them."""
     leader = cluster.leader()
     return sorted((each.node, each.is_voter) for each in leader.consensus.status(1).replicas)
 

@@ -1,4 +1,4 @@
-"""Requests to the leader of a replicated stream: operations, infos, reads, and a changed configuration."""
+"""Requests to the leader of a replicated stream: operations, infos, reads, and changes of the configuration."""
 
 from __future__ import annotations
 

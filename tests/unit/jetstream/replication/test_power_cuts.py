@@ -66,7 +66,7 @@ def lose_power(cluster: Cluster, number: int) -> None:
 
 
 def messages(cluster: Cluster) -> list[bytes]:
-    """Return the messages, which are the same everywhere."""
+    """Check that the messages are the same on all nodes; return them."""
     return [payload.rstrip(b".") for *_, payload in cluster.same()["messages"]]
 
 
@@ -175,7 +175,7 @@ def test_a_copy_in_place_of_lost_messages_survives_a_kill(cluster: Cluster, step
 
 
 def damage(cluster: Cluster, number: int, payload: bytes) -> None:
-    """Change a byte of a stored message of a node that is down."""
+    """Change a byte of a message in the store of a node that is down."""
     for path in (cluster.directory / f"{number}").rglob("*.seg"):
         data = path.read_bytes()
         at = data.index(payload + b".")
@@ -225,7 +225,7 @@ def test_a_replica_finds_lost_messages_after_a_kill_that_hides_them(cluster: Clu
     cluster.publish(7, first=200)
     again = cluster.start(odd)
     (machine,) = again.replicated.machines()
-    machine.agreement.is_unsure = False  # the log here begins later than the store ends
+    machine.agreement.is_unsure = False  # this log begins after the end of the store
 
     machine.copy_lost()
 
@@ -234,7 +234,7 @@ def test_a_replica_finds_lost_messages_after_a_kill_that_hides_them(cluster: Clu
 
 
 class History:
-    """Random publishes, kills and power cuts."""
+    """One random history of publishes, kills and power losses."""
 
     def __init__(self, directory: Path, seed: int) -> None:
         self.rng = Random(f"{seed} power")
@@ -250,7 +250,7 @@ class History:
         self.acked: dict[int, tuple[bytes, int]] = {}  # by sequence: payload, step of the acknowledgement
 
     def act(self) -> None:
-        """Do one thing."""
+        """Do a random operation."""
         chance, rng, cluster = self.rng.random(), self.rng, self.cluster
         if chance < 0.55:
             self.publish(rng.choice((1, 3, 12)))
@@ -290,7 +290,7 @@ class History:
             self.acked[ack["seq"]] = frame.subject.rpartition(b".")[2], cluster.now
 
     def sync(self, node: ReplicaNode) -> None:
-        """Sync log or store, as the kernel may at any time."""
+        """Sync the log or the store, as the kernel may do at any time."""
         if self.rng.random() < 0.3:
             sync_log(node)
         elif "S" in node.js.streams:

@@ -1,4 +1,4 @@
-"""The queue of direct gets that wait for entries at the end of the log."""
+"""The queue of direct gets that wait until the entries at the end of the log are applied."""
 
 from __future__ import annotations
 

@@ -77,7 +77,8 @@ def test_a_group_that_is_left_in_the_log_is_removed(tmp_path: Path) -> None:
     cluster.publish(3)
     node, alone = left_alone(cluster, old)
     with pytest.MonkeyPatch.context() as short:
-        short.setattr(node.consensus, "remove", node.consensus.close)  # the server ends before that
+        # the server ends before it removes the group
+        short.setattr(node.consensus, "remove", node.consensus.close)
         node.do(partial(node.replicated.single_steps, node.js, alone))
     assert list(node.node_log.groups) == [1]
     cluster.kill(node.number)
@@ -125,7 +126,7 @@ def test_an_ack_on_its_way_when_the_group_ends_counts_if_it_is_confirmed(
     replies = [frame.reply for frame in client.frames()]
     late = Late(node)
     monkeypatch.setattr(node, "run_jobs", late.run_jobs)
-    client.send(b"PUB %b in.ack 0\r\n\r\n" % replies[0])  # proposed, and not durable yet
+    client.send(b"PUB %b in.ack 0\r\n\r\n" % replies[0])  # proposed, but not yet durable
     changed = node.js.files.change
     monkeypatch.setattr(
         node.js.files, "change", lambda *parts: (late.let_go(), (yield from changed(*parts)))[1]
@@ -151,10 +152,10 @@ class Late:
     def __init__(self, node: ReplicaNode) -> None:
         self._node = node
         self._held: list[Job] | None = []
-        self._idle = 0  # calls without another job
+        self._idle = 0  # number of calls that found no job
 
     def run_jobs(self) -> bool:
-        """Run the jobs that are not held."""
+        """Run the jobs that are not held back."""
         turn = self._node.node.turn_state
         found = turn.take("jobs")
         if self._held is not None:

@@ -1,4 +1,4 @@
-"""A replicated stream on three nodes: created, published to, led by another one, restarted from files."""
+"""A replicated stream on three nodes: created, published to, with a new leader, and reopened from its files."""
 
 from __future__ import annotations
 

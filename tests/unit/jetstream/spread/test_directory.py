@@ -108,7 +108,7 @@ def test_the_bytes_of_other_workers_count_for_the_limit_of_the_server(js: JetStr
 def test_the_end_of_an_account_releases_what_it_reserved(js: JetStreamFixture, directory: Directory) -> None:
     directory.take(Holdings(2, True, streams=(holding("S", "s", max_bytes=100),)))
     engine = js.engine
-    for _ in range(3):  # a reload turns JetStream off and on
+    for _ in range(3):  # one reload disables JetStream, another enables it
         directory.account_closed(engine)
         assert engine.shared.usage["file"].reserved == 0
         directory.account_opened(engine)

@@ -1,4 +1,4 @@
-"""The worker of a new stream."""
+"""Which worker a new stream is placed on."""
 
 from __future__ import annotations
 

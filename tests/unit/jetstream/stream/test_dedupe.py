@@ -1,4 +1,4 @@
-"""The dedupe window against a slow, plain one."""
+"""The duplicate window, compared with a slow and simple one."""
 
 from __future__ import annotations
 

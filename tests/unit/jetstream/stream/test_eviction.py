@@ -44,7 +44,7 @@ class Disk(OsDisk):
 
 
 def started(**config: object) -> tuple[JetStreamFixture, Disk]:
-    """Return a server with the file stream A of a.> that holds "1" and "2", and its disk."""
+    """Return a server and its disk; its file stream A of a.> has the messages "1" and "2"."""
     disk = Disk()
     js = JetStreamFixture(disk=disk)
     js.add("A", subjects=["a.>"], storage="file", allow_rollup_hdrs=True, **config)
@@ -56,7 +56,7 @@ def started(**config: object) -> tuple[JetStreamFixture, Disk]:
 def publish_all(
     js: JetStreamFixture, *messages: tuple[str, bytes], headers: bytes = b""
 ) -> list[dict[str, object]]:
-    """Publish in one turn; return the answers."""
+    """Publish all messages in one turn; return the answers."""
     js.user.send(b"SUB in.1 9\r\n")
     js.user.take()
     data = b""

@@ -52,7 +52,7 @@ class Model:
         assert "error" not in answer, answer
 
     def live(self, reader: Reader) -> list[int]:
-        """Return the sequences that `reader` is still to get."""
+        """Return the sequences that `reader` has not received yet."""
         store = self.js.stream("T").store
         out = []
         for seq in range(max(reader.next_seq, store.first_seq), store.last_seq + 1):

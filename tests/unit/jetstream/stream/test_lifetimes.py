@@ -1,4 +1,4 @@
-"""Which message is due next, against a sorted list."""
+"""Which message expires next, compared with a sorted list."""
 
 from __future__ import annotations
 

@@ -121,7 +121,7 @@ def test_a_ttl_of_half_a_million_parts_is_none() -> None:
     assert parse_ttl_ns(b"0" * 500_000 + b"5") == 5 * S
 
 
-MANY = 60_000  # more than one turn drops
+MANY = 60_000  # more messages than one turn drops
 
 
 def all_published(js: JetStreamFixture, header: bytes) -> None:

@@ -1,4 +1,4 @@
-"""The headers of a publish that a stream acts on."""
+"""The headers of a publish that affect what the stream does."""
 
 from __future__ import annotations
 

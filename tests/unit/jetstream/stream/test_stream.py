@@ -1,4 +1,4 @@
-"""Publishing into streams: answers, conditions, limits, dedupe, expiry. On a virtual clock, in memory."""
+"""Publishing to streams: answers, conditions, limits, duplicates, expiry; on a virtual clock, in memory."""
 
 from __future__ import annotations
 
@@ -222,7 +222,7 @@ def test_discard_old_keeps_the_newest(js: JetStreamFixture) -> None:
 
 
 def test_discard_old_by_bytes(js: JetStreamFixture) -> None:
-    js.add("S", subjects=["s"], max_bytes=60)  # a message of 10 counts 27 in memory
+    js.add("S", subjects=["s"], max_bytes=60)  # a message of 10 bytes counts as 27 bytes in memory
     for i in range(5):
         js.publish("s", b"%d" % i * 10)
     assert js.payloads("S") == [b"3" * 10, b"4" * 10]

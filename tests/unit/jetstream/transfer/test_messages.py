@@ -1,4 +1,4 @@
-"""Messages of an archive, read from a store and appended to one, many at a time."""
+"""The messages of an archive: many at a time are read from a store and appended to one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ALL = 1 << 30
 
 
 def filled(count: int) -> StreamStore:
-    """Return a store of messages of all sizes, with gaps."""
+    """Return a store with messages of all sizes, and with gaps."""
     store, rng = MemStore(), random.Random(7)
     for number in range(count):
         headers = b"NATS/1.0\r\nN: %d\r\n\r\n" % number if number % 3 == 0 else b""

@@ -1,4 +1,4 @@
-"""Archives of version 1, made by nats-server 2.12.8, are restored whole, or refused without leftovers."""
+"""Archives of version 1, made by nats-server 2.12.8: restored completely, or refused with nothing left behind."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def golden_tar(name: str) -> bytes:
 
 
 def tar_of(files: dict[str, bytes], kind: bytes = tarfile.REGTYPE) -> bytes:
-    """Return the archive with these files."""
+    """Return an archive with these files."""
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w") as tar:
         for name, data in files.items():
@@ -39,7 +39,7 @@ def tar_of(files: dict[str, bytes], kind: bytes = tarfile.REGTYPE) -> bytes:
 
 
 def files_of(name: str) -> dict[str, bytes]:
-    """Return the files in a golden archive."""
+    """Return the files of a golden archive."""
     with tarfile.open(fileobj=io.BytesIO(golden_tar(name))) as tar:
         found = {each.name: tar.extractfile(each) for each in tar}
     return {name: file.read() for name, file in found.items() if file is not None}

@@ -1,4 +1,4 @@
-"""A restore leaves a whole stream, or nothing."""
+"""A restore creates a complete stream or nothing."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ def why(js: JetStreamFixture, name: str = "S") -> dict[str, Any]:
 
 
 def first(js: JetStreamFixture, name: str = "S") -> dict[str, Any]:
-    """Return the most important reason of a stream that refuses publishes."""
+    """Return the most important reason why a stream refuses publishes."""
     report = why(js, name)
     assert report["accepts"] is False, report
     reason: dict[str, Any] = report["reasons"][0]
@@ -73,7 +73,7 @@ def test_as_many_bytes_as_allowed(js: JetStreamFixture) -> None:
     js.add("S", subjects=["s"], max_bytes=300, discard="new")
     js.publish("s", b"x" * 200)
     (reason,) = why(js)["reasons"]
-    assert (reason["kind"], reason["stops"]) == ("max_bytes", False)  # a smaller message is accepted
+    assert (reason["kind"], reason["stops"]) == ("max_bytes", False)  # a smaller message is still accepted
     assert "no room for a message of the usual size" in reason["text"]
     assert js.refused("s", b"x" * 200)[1] == 10077
     used = js.state("S")["bytes"]
@@ -115,7 +115,7 @@ def test_the_storage_of_the_server_is_used_up() -> None:
     assert first(js)["kind"] == "server_limit"
     assert not any(
         digit in first(js)["text"] for digit in "0123456789"
-    )  # the figures are those of all accounts
+    )  # the figures are totals over all accounts
     assert js.refused("s")[1] == 10023
 
 

@@ -40,7 +40,7 @@ def kinds(server: JetServer) -> list[str]:
 
 
 def leader(net: JetNet) -> JetServer:
-    """Return the server that leads S."""
+    """Return the server that is the leader of stream S."""
 
     def leads(server: JetServer) -> bool:
         replicated = account(server).shared.replicated

@@ -15,7 +15,7 @@ CID = 6  # id of the second client
 
 
 class Stuck(JetStreamFixture):
-    """A node with a stream of five orders."""
+    """A node with a stream that has five messages."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -25,7 +25,7 @@ class Stuck(JetStreamFixture):
         self.second = self.client()
 
     def consumer(self, name: str = "C", **config: Any) -> None:
-        """Create a consumer, durable and with explicit acks."""
+        """Create a durable consumer with explicit acks."""
         made = {"durable_name": name, "ack_policy": "explicit", **config}
         answer = self.api(f"CONSUMER.CREATE.ORDERS.{name}", {"stream_name": "ORDERS", "config": made})
         assert "error" not in answer, answer
@@ -51,7 +51,7 @@ class Stuck(JetStreamFixture):
         return [reason["kind"] for reason in self.why("ORDERS", "C")["reasons"]]
 
     def first(self) -> dict[str, Any]:
-        """Return the most important reason of the consumer C, which delivers nothing."""
+        """Return the most important reason why consumer C delivers nothing."""
         report = self.why("ORDERS", "C")
         assert report["delivers"] is False
         reason: dict[str, Any] = report["reasons"][0]

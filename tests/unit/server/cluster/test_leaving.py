@@ -30,7 +30,7 @@ CONNECT = b'CONNECT {"verbose":false,"headers":true,"no_responders":true}\r\n'
 
 @pytest.fixture
 async def servers(tmp_path: Path) -> AsyncIterator[list[Server]]:
-    """Start three servers of one cluster; each knows the ones before it."""
+    """Start three servers of one cluster; each has routes to the earlier ones."""
     started: list[Server] = []
     for name in NAMES:
         ports = [each.node.cluster.port for each in started if each.node.cluster is not None]
@@ -50,7 +50,7 @@ async def servers(tmp_path: Path) -> AsyncIterator[list[Server]]:
 
 
 def is_member(server: Server) -> bool:
-    """Return whether a server knows all servers and the leader of the metadata."""
+    """Return whether a server sees all servers and the leader of the metadata group."""
     assert server.node.jetstream is not None
     member = server.node.jetstream.shared.member
     assert member is not None
@@ -101,7 +101,7 @@ class Client:
                 return answer
 
     async def ended(self) -> None:
-        """Wait for the end of the connection, and close it too."""
+        """Wait until the server closes the connection; close it here too."""
         while await self.line():
             pass
         self.writer.close()
@@ -191,7 +191,7 @@ async def test_a_service_that_comes_to_another_server_loses_no_request(servers: 
 
 
 async def drained(client: Client) -> list[bytes]:
-    """Return the subjects of the messages that a client got before an answer of its own."""
+    """Return the subjects of the messages that a client got before the answer to its own request."""
     client.writer.write(b"SUB end 9\r\nPUB end 0\r\n\r\n")
     found = []
     while (subject := (await client.message())[0]) != b"end":

@@ -35,7 +35,7 @@ def test_a_message_for_many_mailboxes_is_sent_once_and_to_nobody_here(net: SimNe
     mailboxes, boxes = opened(a, b"_INBOX.s.>", b"_INBOX.s.*", b"_INBOX.s.>", b"_INBOX.s.1", b"_INBOX.s.>")
     say(net, publisher, b"PUB _INBOX.s.1 2\r\nhi\r\n")
     say(net, there, b"SUB _INBOX.s.> 1\r\nSUB _INBOX.s.* 2\r\n")
-    assert mailboxes.size < 2 * mailbox.OVERHEAD  # held once
+    assert mailboxes.size < 2 * mailbox.OVERHEAD  # the message is held only once
     for box in boxes:
         close(net, a, mailboxes, box)
     assert [frame.payload for frame in here.frames() if frame.subject == b"_INBOX.s.1"] == [b"hi"]

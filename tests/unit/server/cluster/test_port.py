@@ -1,4 +1,4 @@
-"""Servers of one cluster in one process, on real sockets: when they open their port for clients."""
+"""Servers of one cluster in one process, on real sockets: when they open their ports for clients."""
 
 from __future__ import annotations
 

@@ -129,7 +129,7 @@ def test_a_log_and_a_pid_file_need_their_directory(tmp_path: Path) -> None:
 def test_a_directory_that_cannot_be_written_names_the_user(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(os, "access", lambda path, mode: False)  # root may write everywhere
+    monkeypatch.setattr(os, "access", lambda path, mode: False)  # replaced because root can write everywhere
 
     (found,) = check_store(with_store(tmp_path / "a" / "b"))
     assert (found.level, found.text) == (Level.FAIL, f"{tmp_path} cannot be written by this user")
@@ -229,7 +229,7 @@ def test_a_file_whose_password_is_a_variable_has_no_secret(monkeypatch: pytest.M
 
 
 def test_keys_and_certificates_of_all_ports_are_checked(tmp_path: Path) -> None:
-    made = Authority(tmp_path).root  # valid for a moment less than 30 days
+    made = Authority(tmp_path).root  # valid for slightly less than 30 days
     made.key_file.chmod(0o644)
     options = Options()
     tls = TlsOptions(cert_file=str(made.cert_file), key_file=str(made.key_file))
@@ -241,7 +241,7 @@ def test_keys_and_certificates_of_all_ports_are_checked(tmp_path: Path) -> None:
 
 
 def test_a_certificate_that_ends_soon_is_a_warning(tmp_path: Path) -> None:
-    made = Authority(tmp_path).root  # valid for a moment less than 30 days
+    made = Authority(tmp_path).root  # valid for slightly less than 30 days
     options = Options(tls=TlsOptions(cert_file=str(made.cert_file), key_file=str(made.key_file)))
 
     assert about(list(check_files(options, {})), "certificate").level is Level.WARN

@@ -21,7 +21,7 @@ def basic(user: str, password: str) -> bytes:
 
 
 async def answer(guard: Guard, target: str, credentials: bytes) -> int:
-    """Return the status with which a request is refused, or 200."""
+    """Return the status with which a request is refused; 200: it is not."""
     work = guard.check(target, credentials)
     while True:
         try:

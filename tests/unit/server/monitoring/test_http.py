@@ -198,7 +198,8 @@ async def test_a_peer_that_reads_some_answers_and_asks_on_is_not_listened_to(sit
             await asyncio.sleep(0.001)
         (connection,) = site.connections
         answered = len(connection._requests)
-        while len(connection._requests) > answered - 5:  # there was room again, and was filled again
+        # each time there was room again, the client filled it
+        while len(connection._requests) > answered - 5:
             await site.loop.sock_recv(peer, 1 << 20)
 
         for _ in range(100):
@@ -337,7 +338,8 @@ async def test_thousands_of_requests_in_one_packet_delay_another_peer_by_one_ste
     # when
     await site.ask(b"GET /b HTTP/1.1\r\nConnection: close\r\n\r\n")
     # then
-    assert len(next(iter(site.connections))._input) > 10_000  # most of the first peer's requests still wait
+    # most requests of the first client are still waiting
+    assert len(next(iter(site.connections))._input) > 10_000
     writer.close()
 
 

@@ -30,7 +30,7 @@ async def server() -> AsyncIterator[Server]:
 
 
 async def caller_of(server: Server) -> Streams:
-    """Connect, and read the first INFO."""
+    """Connect to the server, and read its first INFO."""
     reader, writer = await asyncio.open_connection("127.0.0.1", server.client_port)
     await asyncio.wait_for(reader.readuntil(b"\r\n"), WAIT_S)
     return reader, writer
@@ -41,7 +41,7 @@ def warnings(server: Server) -> list[str]:
 
 
 async def addresses(server: Server, caller: Streams) -> list[str]:
-    """Return the addresses of the server's clients, after the caller has logged in."""
+    """Return the addresses of the server's clients once the caller has logged in."""
     await asyncio.wait_for(caller[0].readuntil(b"PONG\r\n"), WAIT_S)
     return [session.peer.ip for session in server.node.sessions.values()]
 

@@ -1,4 +1,4 @@
-"""The descriptors of this process, and those of them that files may take."""
+"""The limit of file descriptors of this process, and the share that store files may use."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pyjs.server.system.descriptors import FILES_MAX, FILES_MIN, open_files_max,
 
 
 class Limits:
-    """The limits of a process, in place of the real ones."""
+    """Stands for the real limits of a process."""
 
     def __init__(self, soft: int, hard: int, highest: int = 1 << 30) -> None:
         self.limits = (soft, hard)

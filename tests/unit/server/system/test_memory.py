@@ -1,4 +1,4 @@
-"""Memory that goes back after a burst: when it is tried, and when not."""
+"""When the server returns memory to the system after a burst, and when not."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Timer:
 
 
 class Here(IoThread):
-    """Runs jobs at once."""
+    """Runs jobs immediately."""
 
     def __init__(self) -> None:
         pass

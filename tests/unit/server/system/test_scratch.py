@@ -1,4 +1,4 @@
-"""The store directory that goes with its server."""
+"""A temporary store directory, which is removed with its server."""
 
 from __future__ import annotations
 

@@ -144,7 +144,7 @@ async def test_several_threads_run_that_many_jobs_at_the_same_time() -> None:
     for _ in range(3):
         threads.submit(slow, results.append)
     threads.submit(lambda: begun.append(1), results.append)
-    await asyncio.to_thread(together.wait, 20)  # three run
+    await asyncio.to_thread(together.wait, 20)  # wait until three jobs run
     assert begun == []  # and the fourth waits for one of them
     released.set()
     await asyncio.wait_for(threads.finish(), 60)

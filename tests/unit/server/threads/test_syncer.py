@@ -42,7 +42,7 @@ class GatedDisk(OsDisk):
 
 
 class Site:
-    """A file stream in a node that is driven by this loop."""
+    """A file stream in a node that runs on this loop."""
 
     def __init__(self, directory: Path, always: bool, interval_ns: int = 3600 * S) -> None:
         loop = asyncio.get_running_loop()
@@ -319,7 +319,7 @@ async def test_many_unsynced_files_cut_the_interval_short(
 
 
 class Other:
-    """A job that fails, and a stream that may fail to take its result."""
+    """A job that fails, with a stream that may fail to process the result."""
 
     together = None
 

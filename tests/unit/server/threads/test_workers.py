@@ -1,4 +1,4 @@
-"""Jobs of the node: run in the thread of their queue, taken in by a later turn."""
+"""Jobs of the node: the thread of their queue runs them, and a later turn receives their results."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Noting(Job):
 
 
 async def run_all(*jobs: Noting) -> VirtualNode:
-    """Queue the jobs as a turn would and wait until each was taken in."""
+    """Queue the jobs as a turn would; wait until the results of all were received."""
     loop, fixture = asyncio.get_running_loop(), VirtualNode()
     driver = Driver(loop, fixture.node)
     workers = Workers(driver, {queue: IoThread(loop, queue.value) for queue in JobQueue})

@@ -55,7 +55,7 @@ def channel_of(folder: Path, **others: object) -> TlsChannel:
 
 
 def step(channel: TlsChannel, client: Client) -> None:
-    """Do one step of the handshake on each side."""
+    """Run one step of the handshake on each side."""
     channel.feed(client.shake_hands())
     channel.continue_handshake()
     client.incoming.write(channel.take_output())

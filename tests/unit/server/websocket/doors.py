@@ -30,13 +30,13 @@ async def started(options: Options) -> Server:
 
 
 def port_of(server: Server) -> WebSocketPort:
-    """Return its port for WebSocket clients."""
+    """Return the server's port for WebSocket clients."""
     assert server._websocket is not None
     return server._websocket
 
 
 class Caller:
-    """A connection to the port."""
+    """A client connection to the WebSocket port."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
@@ -73,9 +73,9 @@ class Caller:
         return first, unpacked(payload) if first & RSV1 else payload
 
     async def rest(self) -> bytes:
-        """Return everything up to the end."""
+        """Return all data up to the end of the connection."""
         return await asyncio.wait_for(self.reader.read(), WAIT_S)
 
     def close(self) -> None:
-        """Leave."""
+        """Close the connection."""
         self.writer.close()

@@ -1,4 +1,4 @@
-"""Close frames."""
+"""Close frames of WebSocket connections."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Inflation in pieces, with a limit."""
+"""Decompression in pieces, with a limit for the size."""
 
 from __future__ import annotations
 

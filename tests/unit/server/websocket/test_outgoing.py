@@ -1,4 +1,4 @@
-"""Frames of output, as another library reads them."""
+"""Frames that the server writes, decoded with another library."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pyjs.server.websocket.outgoing import COMPRESSED_MAX, KEPT, Packer, Terms, 
 
 
 def read_back(data: bytes, compressed: bool) -> tuple[bytes, list[tuple[Opcode, bool, int]]]:
-    """Return the messages, joined, and opcode, end and size of each frame."""
+    """Return the joined payloads of the messages; and opcode, FIN bit and size of each frame."""
     protocol = Protocol(CLIENT, state=OPEN, max_size=None)
     if compressed:
         protocol.extensions = [PerMessageDeflate(True, True, 15, 15)]

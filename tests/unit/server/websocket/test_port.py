@@ -1,4 +1,4 @@
-"""The port for WebSocket clients: its addresses, its certificates, its order, its end."""
+"""The port for WebSocket clients: its addresses, its certificates, the order in which it starts, and its end."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ async def test_a_stop_closes_connections_that_sent_no_request() -> None:
 
 
 def doors_left() -> int:
-    """Return how many transports and connections there are."""
+    """Return how many transports and connections exist."""
     return sum(type(each) in (TlsTransport, WebSocketTransport, Connection) for each in gc.get_objects())
 
 

@@ -1,4 +1,4 @@
-"""The transport of WebSocket clients: order of input and output, limits before the log-in, ends."""
+"""The transport of WebSocket clients: order of input and output, limits before the login, and its end."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ async def test_requests_that_do_not_end_are_refused_when_they_are_too_many(
     caller = await Caller.of(server)
     caller.writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n")
     assert (await caller.rest()).startswith(b"HTTP/1.1 503 ")
-    whole = await Caller.upgraded(server)  # a request in one piece does not wait
+    whole = await Caller.upgraded(server)  # a request in one piece is processed at once
     whole.close()
 
 
@@ -124,7 +124,7 @@ async def test_a_user_may_send_a_long_compressed_message(guarded: Server) -> Non
     caller = await Caller.upgraded(guarded, Sec_WebSocket_Extensions=DEFLATE)
     caller.send(QUIETLY + b"SUB a 1\r\nPING\r\n")
     assert (await caller.next_frame())[1] == b"PONG\r\n"
-    stored = b"".join(  # deflate without compression, in blocks
+    stored = b"".join(  # deflate blocks without compression
         b"\x00" + len(part).to_bytes(2, "little") + (65535 - len(part)).to_bytes(2, "little") + part
         for part in (b"PUB a 100000\r\n", b"x" * 50_000, b"x" * 50_000, b"\r\n")
     )

@@ -1,4 +1,4 @@
-"""Upgrade requests without a connection."""
+"""Upgrade requests, parsed without a connection."""
 
 from __future__ import annotations
 

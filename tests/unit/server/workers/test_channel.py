@@ -1,4 +1,4 @@
-"""Messages between the server and a worker."""
+"""Messages between the server and a worker process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pages of several workers as one."""
+"""Combining the pages of several workers into one."""
 
 from __future__ import annotations
 

@@ -160,7 +160,8 @@ def test_an_erased_message_is_nowhere_and_its_neighbours_are(tmp_path: Path, nam
         assert store.drop_seq(seq, True)
     store.flush()
     expected = state_of(store)
-    assert encodings(tmp_path)[0] & 0xFF00 == 0  # a compressed one is plain for now
+    # the segment is written plain for now, although it is configured to be compressed
+    assert encodings(tmp_path)[0] & 0xFF00 == 0
     for path in tmp_path.glob("*.seg"):
         assert b"plain-0000x" not in image_of(OsDisk(), path, key)
         assert b"plain-0099x" not in image_of(OsDisk(), path, key)
@@ -230,7 +231,7 @@ class Watched(OsDisk):
         if path.endswith(".seg"):
             seen = self.first.setdefault(path, {})
             whole = bytes(data)
-            end = len(whole) - (whole[-1:] == b"\xff")  # the mark is written over
+            end = len(whole) - (whole[-1:] == b"\xff")  # the next write overwrites the mark at the end
             if any(whole) and len(whole) > 1:  # zeros, and the flag of an erased message, reveal nothing
                 for at in range(end):
                     known = seen.setdefault(offset + at, whole[at])
@@ -363,7 +364,7 @@ def test_a_killed_start_with_a_new_key_loses_nothing_of_the_plain_end(tmp_path: 
     log = ListLog()
     store = open_store(before, name, log=log)
     fill(store, 20, 20)
-    shutil.copytree(before, after)  # killed before there was any upkeep
+    shutil.copytree(before, after)  # as after a kill, before any upkeep
     store.release()
     store = open_store(after, name, log=log)
     upkeep(store)

@@ -87,12 +87,12 @@ def test_a_nonce_tells_whose_file_it_is() -> None:
 
 
 def test_the_published_vectors_of_chacha20_and_aes_ctr() -> None:
-    # RFC 8439, 2.4.2 has a nonce, ours is always zero: the first block of A.1, test vector 1.
+    # The example of RFC 8439, 2.4.2 has a nonce, ours is zero; so this is test vector 1 of appendix A.1.
     from pyjs.store.crypt.keys import KeyStream
 
     expected = bytes.fromhex("76b8e0ada0f13d90405d6ae55386bd28bdd219b8a08ded1aa836efcc8b770dc7")
     assert KeyStream(CHACHA, bytes(32)).apply(bytes(32), 0) == expected
-    # AES-256 of a block of zeros under a key of zeros, FIPS 197.
+    # AES-256 of a zero block under a zero key, FIPS 197.
     assert KeyStream(AES, bytes(32)).apply(bytes(16), 0) == bytes.fromhex("dc95c078a2408989ad48a21492842087")
 
 

@@ -150,7 +150,7 @@ def test_a_cut_index_file_never_shows_zeros_and_is_recreated_by_the_next_start(t
 
 
 class BadSector(OsDisk):
-    """Cannot read the page at `at` of the first segment."""
+    """Cannot read the page at offset `at` of the first segment."""
 
     def __init__(self, at: int) -> None:
         self.at = at

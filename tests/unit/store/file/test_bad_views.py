@@ -29,7 +29,7 @@ ENCRYPTED = pytest.mark.parametrize("name", ["chacha", "aes"])
 
 
 class BadPage(OsDisk):
-    """Cannot read one page of the first segment, from when `page` is set."""
+    """Cannot read one page of the first segment once `page` is set."""
 
     def __init__(self) -> None:
         self.page: int | None = None
@@ -51,7 +51,7 @@ class BadPage(OsDisk):
 
 
 class Wanting(OsDisk):
-    """Cannot open a file, from when `failure` is set."""
+    """Cannot open a file once `failure` is set."""
 
     failure: tuple[type[Exception], *tuple[object, ...]] | None = None
 

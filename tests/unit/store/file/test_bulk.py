@@ -1,4 +1,4 @@
-"""Chunks of raw records hold the messages of the store, in every encoding and at every size."""
+"""Chunks of raw records contain the messages of the store, in every encoding and at every size."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_chunks_of_any_size_hold_what_single_reads_give(tmp_path: Path, kind: st
 
 
 class Change:
-    """One random change of a store."""
+    """One random change to a store."""
 
     def __init__(self, chance: Random, store: StreamStore) -> None:
         self.chance = chance
@@ -407,7 +407,7 @@ def test_a_reader_that_checks_gets_damaged_records_as_they_are_until_it_asks_for
 
 
 class NoFiles(OsDisk):
-    """Opens nothing while `none` is set, as when clients hold all descriptors."""
+    """Opens nothing while `none` is set, as if file descriptors had run out."""
 
     none = False
 

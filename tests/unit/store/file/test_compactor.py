@@ -1,4 +1,4 @@
-"""Which segments are written again, and when the new file takes the place of the old one."""
+"""Which segments are compacted, and when the new file replaces the old one."""
 
 from __future__ import annotations
 
@@ -95,13 +95,13 @@ def test_a_new_file_takes_its_place_when_its_mark_is_on_the_medium(tmp_path: Pat
 
 
 def removed_files_open(directory: Path) -> int:
-    """Return how many descriptors of this process are of removed files of a directory."""
+    """Return how many open descriptors of this process belong to removed files of a directory."""
     links = [os.readlink(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd") if lives(fd)]
     return sum(link.startswith(str(directory)) and link.endswith("(deleted)") for link in links)
 
 
 def lives(fd: str) -> bool:
-    """Return whether a descriptor is open: that of the listing itself is not any more."""
+    """Return whether a descriptor is open; the one of the directory listing itself is already closed."""
     return os.path.lexists(f"/proc/self/fd/{fd}")
 
 

@@ -30,7 +30,7 @@ class WritesDisk(OsDisk):
 
 
 def filled(directory: Path, encoding: str = "plain", disk: OsDisk | None = None) -> FileStore:
-    """Return a store of nine messages; the fifth is the secret. The first segments are sealed."""
+    """Return a store of nine messages in several segments; the fifth, in a sealed segment, is the secret."""
     key, codec = ENCODINGS[encoding]
     store = FileStore(disk or OsDisk(), str(directory), ListLog(), 1000, INCARNATION, key)
     store.compactor.set_codec(codec)

@@ -18,11 +18,12 @@ from pyjs.store.file.store import FileStore
 
 COUNT = 24
 SECRET = b"the secret"
-ALONE, SEALED, OPEN = 1, 12, COUNT  # sequences: alone in its segment, in a sealed one, in the open one
+# sequences: a message alone in its segment, one in a sealed segment, one in the open segment
+ALONE, SEALED, OPEN = 1, 12, COUNT
 
 
 class DyingDisk(FaultyDisk):
-    """Does half of the write that is the call number `at`, and nothing any more after that."""
+    """Does half of the write that is call number `at`, and nothing after it."""
 
     def __init__(self, at: int = -1) -> None:
         super().__init__(at, errno.EIO, forever=True)
@@ -46,7 +47,7 @@ def open_store(
 
 
 def fill(store: FileStore) -> None:
-    """Store messages of which the first is all that is left of its segment."""
+    """Store messages; the first is the only one left in its segment."""
     secrets = (ALONE, SEALED, OPEN)
     for seq in range(1, COUNT + 1):
         store.store(b"s", b"", SECRET if seq in secrets else b"payload", 1000 + seq)
@@ -165,7 +166,7 @@ def test_a_replica_that_ends_while_it_erases_a_message_has_lost_nothing(
 
 
 class CountingDisk(OsDisk):
-    """Counts the descriptors that are open."""
+    """Counts the open descriptors."""
 
     def __init__(self) -> None:
         self.open = 0
@@ -217,7 +218,7 @@ def test_messages_are_erased_in_the_files_of_now(tmp_path: Path, encoding: str) 
 
 
 class PoorDisk(OsDisk):
-    """Has no memory for reads while `poor`."""
+    """Refuses reads for lack of memory while `poor` is set."""
 
     poor = False
 

@@ -1,4 +1,4 @@
-"""Segments of an open store that are read as a whole because something in them is damaged."""
+"""Segments of an open store that are read completely because something in them is damaged."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ COUNT = 30
 
 
 def filled(directory: Path, log: ListLog | None = None) -> FileStore:
-    """Return a store that has just been opened, of several sealed segments with their index files."""
+    """Return a reopened store of several sealed segments with their index files."""
     store = open_store(directory, segment_size=SEGMENT_SIZE)
     for seq in range(1, COUNT + 1):
         store.store(b"s", b"", b"payload %02d" % seq * 10, 1000 + seq)
@@ -114,7 +114,7 @@ def test_where_the_index_is_wrong_nothing_is_lost_and_the_store_is_to_be_opened_
     filled(tmp_path).release()
     path = tmp_path / "00000001.idx"
     data = bytearray(path.read_bytes())
-    at = 128 + 40 + 8  # the time of the second entry
+    at = 128 + 40 + 8  # the time of the second entry of the index file
     data[at] ^= 1
     path.write_bytes(resealed(bytes(data)))
     store = open_store(tmp_path, segment_size=SEGMENT_SIZE)

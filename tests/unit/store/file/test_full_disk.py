@@ -14,7 +14,7 @@ from pyjs.base.log import ListLog
 from pyjs.store.file.store import FileStore
 
 SEGMENT_SIZE = 500
-IN_SEGMENT = 4  # messages
+IN_SEGMENT = 4  # messages in a segment
 
 
 class FullDisk(OsDisk):

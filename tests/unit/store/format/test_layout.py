@@ -1,4 +1,4 @@
-"""Names below a store directory."""
+"""The names of files below a store directory."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_a_second_server_is_kept_out_when_the_lock_file_was_removed(tmp_path: Pa
 
 
 class WithoutDirectoryLocks(OsDisk):
-    """A file system that locks files alone, as NFS does."""
+    """A file system that locks only files, as NFS does."""
 
     def __init__(self, code: int) -> None:
         self.code = code

@@ -50,11 +50,11 @@ def test_the_example_of_the_document_is_decoded_by_hand() -> None:
     assert data[8:10] == (1).to_bytes(2, "little")  # version
     assert data[10] == 1  # kind: a stream
     assert data[11] == 0  # flags
-    assert data[12:16] == b"\x00\x01\x00\x00"  # needs 0.1.0
+    assert data[12:16] == b"\x00\x01\x00\x00"  # requires version 0.1.0
     assert data[16:20] == (8).to_bytes(4, "little")  # body size
     assert data[20:24] == bytes(4)
     assert data[24:32] == (7).to_bytes(8, "little")  # generation
-    assert data[32:40] == b"\x81\xa4name\xa1S"  # map of one: "name" -> "S"
+    assert data[32:40] == b"\x81\xa4name\xa1S"  # map with one entry: "name" -> "S"
     assert data[40:] == xxhash.xxh64_intdigest(data[:40]).to_bytes(8, "little")
     assert decode(data, KIND_STREAM, "example") == (7, {"name": "S"})
     assert encode(KIND_STREAM, 7, {"name": "S"}) == data

@@ -1,4 +1,4 @@
-"""Forms of segment files against their plain image: whole, damaged, cut, forged."""
+"""The encodings of segment files, compared with the plain image: complete, damaged, cut and forged files."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_compressed_files_are_smaller(tmp_path: Path, name: str) -> None:
 def test_what_does_not_get_smaller_stays_plain() -> None:
     assert pack(Chance()(200_000)) is None
     mixed = b"".join(bytes(8000) + Chance()(123_072) for _ in range(6))
-    assert pack(mixed) is None  # the sample is promising, the whole is not
+    assert pack(mixed) is None  # the sample compresses well, the whole segment does not
     flags, parts = encode_file(
         segment_of(1, message_record(1, 1, b"s", b"", Chance()(90_000))), CODEC_ZSTD, None, b""
     )
@@ -215,7 +215,7 @@ def test_reserved_space_is_no_part_of_the_image(tmp_path: Path, zeros: int) -> N
 
 
 def test_an_image_may_end_with_any_byte(tmp_path: Path) -> None:
-    for size in range(64, 800):  # among them ends that are zeros when they are encrypted
+    for size in range(64, 800):  # some of these sizes end with bytes that are zero after encryption
         path = tmp_path / f"{size}.seg"
         tail(path, IMAGE[:size])
         path.write_bytes(path.read_bytes() + bytes(5000))

@@ -14,7 +14,7 @@ from pyjs.store.format.purge_file import Purge, encode_purge, read_purge
 
 
 def read(path: Path, data: bytes) -> Purge:
-    """Read `data` back from a file."""
+    """Decode `data` as the file of a purge."""
     path.write_bytes(data)
     return read_purge(OsDisk(), str(path), None)
 

@@ -1,4 +1,4 @@
-"""The file of many streams' index files: parts, each whole or left out."""
+"""The file that combines the index files of many streams: each part is complete or left out."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ PARTS: list[dict[str, Any]] = [
 
 
 class CountingDisk(OsDisk):
-    """Remembers the most that was read at once."""
+    """Records the largest number of bytes read at once."""
 
     largest = 0
 

@@ -1,4 +1,4 @@
-"""Stores of workers that are not started: named, or taken over."""
+"""Stores of workers that are not started: reported, or taken over."""
 
 from __future__ import annotations
 

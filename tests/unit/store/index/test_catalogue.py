@@ -1,4 +1,4 @@
-"""Searches in stores that are large enough for every way of searching, compared with a plain list."""
+"""Searches in stores large enough for each search method, compared with a plain list."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FILTERS: list[tuple[bytes, ...]] = [
 
 
 class Twin:
-    """A store, and the sequences of each filter as a list."""
+    """A store, and for each filter the list of matching sequences."""
 
     def __init__(self, seed: int, *, drops: float) -> None:
         rng = random.Random(seed)
@@ -33,7 +33,7 @@ class Twin:
         self.live: dict[int, bytes] = {}
         self.sorted: dict[tuple[bytes, ...], list[int]] = {}
         for i in range(MESSAGES):
-            # Rare ones are near both ends, so that there are long gaps without them.
+            # Rare subjects are only near both ends, so that there are long gaps without them.
             near = i < 2000 or i > MESSAGES - 2000
             subject = rng.choice(RARE) if near and rng.random() < 0.05 else rng.choice(COMMON)
             subject = rng.choice(MANY) if rng.random() < 0.02 else subject

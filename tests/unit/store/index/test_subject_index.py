@@ -1,4 +1,4 @@
-"""The trie of subject tokens, through the searches of a store that has many subjects, compared with a plain list."""
+"""The trie of subject tokens, tested by searches in a store with many subjects, and compared with a plain list."""
 
 from __future__ import annotations
 

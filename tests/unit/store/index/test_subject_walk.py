@@ -1,4 +1,4 @@
-"""The subjects that match a filter, found in steps of bounded work."""
+"""The subjects that match a filter, found in steps whose work is bounded."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pyjs.subjects.tokens import subject_matches
 
 LOOKS = 8_192  # lookups of one pattern in the index of subjects, as in subject_walk.pyx
 FILTERS = [
-    (b"a.*",),  # broad: each subject is compared with it
-    (b"a.1.*",),  # few, below one token
+    (b"a.*",),  # a broad filter: each subject is compared with it
+    (b"a.1.*",),  # few matches, below one token
     (b"*.7.*", b"a.1.*", b"a.1.7"),  # the second and third find the same as the first
     (b"a.>", b"a.1.*", b"b.0.1"),
     (b"*.*.3", b"*.*.4"),
@@ -37,7 +37,7 @@ def subjects(store: MemStore) -> list[bytes]:
 
 
 def walked(walk: SubjectWalk, limit: int) -> tuple[list[bytes], int]:
-    """Return the subjects of the walk, and the most that a step added."""
+    """Return the subjects that the walk finds, and the largest number found in one step."""
     before, most = 0, 0
     while not walk.look(limit):
         most = max(most, walk.total - before)
@@ -61,7 +61,7 @@ def test_a_walk_takes_each_matching_subject_once(
 @pytest.mark.parametrize("patterns", [(b"*.*",), (b"a.>", b"b.>"), (b"*.*.*",)], ids=str)
 def test_no_step_of_a_walk_does_more_than_a_pattern_may(store: MemStore, patterns: tuple[bytes, ...]) -> None:
     walk = SubjectWalk(store.catalogue, store.make_filter(patterns))
-    assert walk.total == 0  # nothing is searched before the first step
+    assert walk.total == 0  # the search begins with the first step
     found, most = walked(walk, limit=1)
     assert len(found) > most
     assert most <= LOOKS

@@ -14,13 +14,13 @@ MB = 1_000_000
 
 
 def heap_size() -> int:
-    """Return the resident bytes of this process that are no pages of files."""
+    """Return the resident memory of this process in bytes, without pages of files."""
     status = Path("/proc/self/status").read_text()
     return next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("RssAnon"))
 
 
 def append_many(store: MemStore, count: int, size: int) -> None:
-    """Store a message of `size` bytes in each of `count` subjects."""
+    """Store one message of `size` bytes for each of `count` subjects."""
     for number in range(count):
         store.store(b"bench.%06d" % number, b"", b"x" * size, number)
 

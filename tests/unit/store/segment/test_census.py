@@ -1,4 +1,4 @@
-"""Which messages of a segment are there when removals are known, and whether an index file fits its segment."""
+"""Which messages of a segment exist given the known removals, and whether an index file matches its segment."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def subjects(client: RawClient) -> set[str]:
 def killed_store(
     directory: Path, batches: tuple[bytes, ...], last: bytes, counts: tuple[int, ...] = (), zeros: int = 0
 ) -> Path:
-    """Return the store of a node that ended without a word after these batches and a message `last`, b"": none."""
+    """Return the store of a node that was killed after these batches and the message `last`, unless that is b""."""
     node = VirtualNode(options_with_store(directory))
     node.node.start_jetstream()
     client = node.client()
@@ -65,7 +65,7 @@ def killed_store(
 
 
 def after_damage(store: Path, data: bytes) -> tuple[set[str], dict[str, Any]]:
-    """Return the subjects of the stream after a start with these bytes as its segment, and its state."""
+    """Return the subjects of the stream and its state after a start with `data` as its segment."""
     copy = store.with_name("case")
     shutil.copytree(store, copy)
     (copy / SEGMENT).write_bytes(data)

@@ -23,7 +23,7 @@ Lie = Callable[[IndexWriter], None]
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    """A store of several segments, with gaps, removals, an erased message and headers, after a clean stop."""
+    """A cleanly stopped store of several segments, with gaps, removals, an erased message and headers."""
     store = open_store(tmp_path / "msgs", segment_size=SEGMENT_SIZE)
     for number in range(80):
         headers = b"NATS/1.0\r\nA: b\r\n\r\n" if number % 3 == 0 else b""

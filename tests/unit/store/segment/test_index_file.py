@@ -1,4 +1,4 @@
-"""Index files: their bytes, when they are written, and that a store without them is the same store."""
+"""Index files: their bytes, when they are written, and that a store without them has the same contents."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def example(title: str) -> bytes:
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    """A store of several segments, with gaps, removals, an erased message and headers, after a clean stop."""
+    """A cleanly stopped store of several segments, with gaps, removals, an erased message and headers."""
     store = open_store(tmp_path / "msgs", segment_size=SEGMENT_SIZE)
     for number in range(80):
         headers = b"NATS/1.0\r\nA: b\r\n\r\n" if number % 3 == 0 else b""
@@ -74,7 +74,7 @@ def without_index(directory: Path) -> dict[str, object]:
 
 
 def started(directory: Path, log: ListLog | None = None) -> dict[str, object]:
-    """Return the state after a start that is followed by nothing."""
+    """Return the state of the store directly after a start."""
     store = open_store(directory, log, SEGMENT_SIZE)
     state = state_of(store)
     store.release()
@@ -236,7 +236,7 @@ def test_an_index_file_that_cannot_be_written_stops_nothing(tmp_path: Path) -> N
         store.close()
         assert started(directory) == without_index(directory)
         unwritten += any("gets no index file" in text for _, text in log.lines)
-    assert unwritten == 3  # removing, opening and writing that of the one sealed segment
+    assert unwritten == 3  # removing, opening and writing the index file of the one sealed segment
 
 
 def test_a_start_on_a_disk_that_takes_no_index_file_goes_on(directory: Path) -> None:
@@ -461,7 +461,7 @@ def test_an_index_file_that_contradicts_itself_is_not_used(
 
 
 def subject_rows(data: bytes) -> Iterator[int]:
-    """Yield where the subjects of an index file are."""
+    """Yield the offsets of the subjects in an index file."""
     entries, subjects = struct.unpack_from("<I", data, 92)[0], struct.unpack_from("<I", data, 108)[0]
     yield from range(128 + 40 * entries, 128 + 40 * entries + 24 * subjects, 24)
 

@@ -16,8 +16,8 @@ from pyjs.store.segment.scan import scan_segment
 SEGMENT_SIZE = 1000
 COUNT = 30
 REMOVED = (3, 4, 9)
-NAME = "00000002.seg"  # the segment that is open
-MANY = 56  # removals that one record names at most
+NAME = "00000002.seg"  # the open segment
+MANY = 56  # maximum number of removals in one record
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def killed(tmp_path: Path) -> Path:
     store.drop_seq(REMOVED[1])
     store.drop_seq(REMOVED[2])
     store.flush()
-    store.drop_seq(1)  # the first one: a STATE record has it
+    store.drop_seq(1)  # the first message: a STATE record stores its removal
     store.flush()
     store.store(b"s.1", b"", b"the last", 2001)
     store.flush()
@@ -68,7 +68,7 @@ def seqs_of(directory: Path) -> list[int]:
 
 
 def places(data: bytes, *kinds: int) -> Iterator[tuple[int, int]]:
-    """Yield (start, end) of the records of these kinds."""
+    """Yield (start, end) of each record that has one of these kinds."""
     return ((at, at + len(record)) for at, kind, record in records(data) if kind in kinds)
 
 

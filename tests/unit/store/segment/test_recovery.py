@@ -33,7 +33,7 @@ COUNT = 24
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    """A store of three segments, of which a message is removed, after a clean stop."""
+    """A cleanly stopped store of three segments, from which one message was removed."""
     store = open_store(tmp_path / "msgs", segment_size=SEGMENT_SIZE)
     for number in range(COUNT):
         store.store(b"s.%d" % (number % 3), b"", b"payload-%d" % number, 1000 + number)
@@ -58,7 +58,7 @@ def flips(directory: Path, name: str, *kinds: int) -> Iterator[int]:
 
 
 def by_scan(directory: Path) -> tuple[dict[str, object], ListLog]:
-    """Return the state by a copy without index files."""
+    """Return the state of a copy without index files, so that the start reads the segments."""
     copy = directory.with_name("bare")
     shutil.rmtree(copy, ignore_errors=True)
     shutil.copytree(directory, copy, ignore=shutil.ignore_patterns("*.idx"))
@@ -419,7 +419,7 @@ def test_the_end_of_the_last_segment_is_missed_when_its_index_file_tells_of_it(t
             store = open_store(tmp_path / "msgs")
             # then
             kept = sum(end <= size for end in ends)
-            if store.msgs == 5:  # the last bytes were zeros anyway
+            if store.msgs == 5:  # the cut bytes were zeros
                 assert size > len(data) - 8
             else:
                 assert (store.msgs, store.examiner.losses.msgs, store.last_seq) == (kept, 5 - kept, 5), size
@@ -554,7 +554,7 @@ def test_a_damaged_record_whose_checksum_crosses_a_page_is_no_write_that_was_cut
 
 
 def test_zeros_that_end_elsewhere_than_at_a_page_are_damage(tmp_path: Path) -> None:
-    """The message ends before the page, or the file does: no write stopped there."""
+    """The message, or the file, ends before the page does: no interrupted write looks like this."""
     first = message_record(1, 5, b"s", b"", b"x" * 2500)
     for number, (size, behind) in enumerate(((300, bytes(8192)), (2000, b""))):
         directory = tmp_path / str(number)

@@ -19,12 +19,12 @@ def two_segments(directory: Path) -> FileStore:
 
 
 def names(directory: Path) -> list[str]:
-    """Return the segments that are there."""
+    """Return the names of the segments that exist."""
     return sorted(path.name for path in directory.glob("*.seg"))
 
 
 def sync(store: FileStore) -> None:
-    """Sync as the shell does, without the upkeep that follows."""
+    """Sync as the server does, without the upkeep after it."""
     while (job := store.begin_sync()) is not None:
         store.finish_sync(job, job())
 

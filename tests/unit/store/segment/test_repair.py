@@ -1,4 +1,4 @@
-"""Damaged segments of a replica that are written again with the messages of another one."""
+"""Damaged segments of a replica that are rewritten with the messages of another replica."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def message(seq: int) -> StoredMessage:
 
 
 def fill(store: FileStore, count: int = COUNT) -> None:
-    """Store messages as entries of ten do."""
+    """Store messages in entries of ten."""
     for first in range(1, count + 1, 10):
         store.begin_copied_entry()
         for seq in range(first, first + 10):
@@ -58,7 +58,7 @@ def fill(store: FileStore, count: int = COUNT) -> None:
 
 
 def flip(path: Path, seqs: Iterable[int], at: int = 30) -> None:
-    """Change a byte of messages in a plain file."""
+    """Change a byte in each of some messages in a plain file."""
     data = bytearray(path.read_bytes())
     for seq in seqs:
         data[data.index(payload(seq)) + at] ^= 4

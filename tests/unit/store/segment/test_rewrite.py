@@ -44,7 +44,7 @@ def thin_out(store: FileStore, keep: Callable[[int], bool]) -> None:
 
 
 def upkeep(store: FileStore) -> int:
-    """Do all upkeep there is; return how many segments were rewritten."""
+    """Do all pending upkeep; return the number of rewritten segments."""
     done = 0
     while (job := store.begin_upkeep()) is not None:
         store.finish_upkeep(job())
@@ -240,7 +240,7 @@ def test_no_index_file_tells_of_what_a_new_file_leaves_out(tmp_path: Path) -> No
     thin_out(store, lambda seq: seq % 10 == 1 or seq > 450)
     job = store.begin_upkeep()
     assert job is not None
-    store.finish_upkeep(job())  # killed before the sync that writes the new index file
+    store.finish_upkeep(job())  # as in a kill before the sync that writes the new index file
     store.release()
     path = tmp_path / "00000001.seg"
     path.write_bytes(path.read_bytes()[:-88])  # and its footer is lost

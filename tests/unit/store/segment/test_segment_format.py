@@ -19,7 +19,7 @@ DOCUMENT = Path(__file__).parents[4] / "docs" / "storage-format.md"
 
 
 def example() -> bytes:
-    """Return the bytes of the document's example of a segment."""
+    """Return the bytes of the example segment in the document."""
     text = DOCUMENT.read_text().partition("### Example of a segment")[2]
     return bytes.fromhex(text.split("```")[1])
 

@@ -1,4 +1,4 @@
-"""The memory that decrypted and decompressed copies of segments take, over all streams."""
+"""The memory used by decrypted and decompressed copies of segments, over all streams."""
 
 from __future__ import annotations
 

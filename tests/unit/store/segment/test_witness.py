@@ -14,7 +14,7 @@ from pyjs.store.file.store import FileStore
 
 SEGMENT_SIZE = 500
 COUNT = 24
-CHECKSUM_SIZE = 8  # the size of a record's checksum, which the next record continues
+CHECKSUM_SIZE = 8  # bytes; the checksum of each record is computed from the previous one
 
 
 @pytest.fixture
@@ -131,7 +131,7 @@ def test_an_end_that_was_cut_off_is_lost_and_its_sequences_are_not_used_again(di
 
 
 def seqs_from(segment: bytes, end: int = 1 << 32) -> list[int]:
-    """Return the sequences of the messages that end before `end`."""
+    """Return the sequences of the messages that end before offset `end`."""
     return [
         int.from_bytes(record[8:16], "little")
         for at, kind, record in records(segment)
@@ -181,7 +181,7 @@ def test_the_index_file_of_a_segment_that_was_removed_tells_of_no_loss(tmp_path:
     store.sync_now()
     messages = store.msgs
     store.release()
-    for path, data in old.items():  # a power loss takes back that they were removed
+    for path, data in old.items():  # the power loss undoes the removal of these files
         path.write_bytes(data)
     for _ in range(2):
         log = ListLog()

@@ -35,7 +35,7 @@ WHOLE = {"a": (2, "changed", b"state of a"), "b": (6, "", b"state of another b")
 
 
 def image(count: int = len(ENTRIES)) -> bytes:
-    """Return a file that grew entry by entry."""
+    """Return a file that was written entry by entry."""
     entries = enumerate(ENTRIES[:count], 2)
     return encode_list(1, [], None) + b"".join(encode_entry(number, each, None) for number, each in entries)
 

@@ -36,7 +36,7 @@ class Logs:
         return file
 
     def kept(self, name: str = "c") -> list[bytes]:
-        """Return the deltas that another process finds."""
+        """Return the deltas that another process reads from the file."""
         return ConsumerStateFile(OsDisk(), f"{self.directory}/{name}").load()[1]
 
 
@@ -153,7 +153,7 @@ def test_a_failed_sync_is_told_and_the_log_is_not_believed(tmp_path: Path) -> No
         file.append(b"one")
         file.when_synced(logs.told.append)
     # the first sync of the first job
-    disk.at = disk.calls + 1  # the first job's first sync
+    disk.at = disk.calls + 1  # the first sync of the first job
     logs.sync.sync_now()
     # then
     first, second = logs.told

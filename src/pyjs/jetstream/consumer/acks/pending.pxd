@@ -6,7 +6,7 @@ cdef enum:
     IN_NONE = 0                 # in no list, because the entry is being moved
     IN_REDELIVER = 1            # queued for redelivery, first in, first out
     IN_EXHAUSTED = 2            # due, but already delivered `max_deliver` times
-    IN_DELAYED = 3              # due at a time of its own (nak with delay): in the heap, in no list
+    IN_DELAYED = 3              # due at an individual time (nak with delay): in the heap, in no list
     IN_WAIT = 4                 # number of the first waiting list; there is one list per step of `backoff`
 
 cdef struct Entry:
@@ -43,9 +43,10 @@ cdef class PendingAcks:
     cdef int64_t* waits         # ns, one for each step of `backoff`
     cdef uint32_t n_waits
 
-    cdef int reserve(self) noexcept nogil       # make room for one entry, so that `track` cannot fail; -1: no memory
+    # Make room for one entry, so that `track` cannot fail; return -1 if out of memory.
+    cdef int reserve(self) noexcept nogil
     cdef uint32_t find(self, uint64_t seq) noexcept nogil                       # 0: the sequence is not pending
-    cpdef uint32_t track(self, uint64_t seq, uint64_t cseq, int64_t now) noexcept nogil   # 0: no memory
+    cpdef uint32_t track(self, uint64_t seq, uint64_t cseq, int64_t now) noexcept nogil   # 0: out of memory
     cdef void sent_again(self, uint32_t i, int64_t now) noexcept nogil
     cdef void remove(self, uint32_t i) noexcept nogil
     cpdef void remove_to(self, uint64_t seq) noexcept nogil

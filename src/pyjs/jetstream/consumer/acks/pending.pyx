@@ -6,7 +6,7 @@ One entry per stream_seq, in a slab, found by a hash table. Every entry is in tw
 entries by sequence (first deliveries are in that order, so a new entry is the newest), and a list for its state.
 There is one list of waiting entries per step of `backoff`: its entries have equal waits and time never decreases, so
 the list is ordered by deadline without a heap, an ack takes constant time, and the next deadline is the earliest of
-the list heads. Entries with a deadline of their own (nak with delay) are in a binary heap instead, since they come in
+the list heads. Entries with an individual deadline (nak with delay) are in a binary heap instead, since they come in
 any order.
 
 Invariants: seq ascends from `oldest` to `newest`; count == 0 exactly if oldest == 0.
@@ -146,7 +146,7 @@ cdef class PendingAcks:
         return 0
 
     cdef int rehash(self, int size_log) noexcept nogil:
-        """Rebuild the table with 2 ** size_log buckets; return -1 if memory is short."""
+        """Rebuild the table with 2 ** size_log buckets; return -1 if out of memory."""
         cdef uint32_t* buckets = <uint32_t*> calloc(<size_t> 1 << size_log, sizeof(uint32_t))
         if buckets == NULL:
             return -1

@@ -26,7 +26,7 @@ cdef class AckReplies:
         free(self.data)
 
     cdef void add(self, const char* reply, uint32_t n) noexcept nogil:
-        """Queue a reply. If memory is short, the reply is dropped, and the client sends the ack again."""
+        """Queue a reply. If out of memory, the reply is dropped, and the client sends the ack again."""
         if grow(<void**> &self.data, &self.room, self.size + n + sizeof(uint32_t), 1) < 0:
             return
         memcpy(self.data + self.size, &n, sizeof(uint32_t))
@@ -73,7 +73,7 @@ cdef class AcknowledgedQueue:
         free(self.seqs)
 
     cdef void add(self, uint64_t seq) noexcept nogil:
-        """Queue a sequence. If memory is short, the sequence is dropped, and its message stays in the stream."""
+        """Queue a sequence. If out of memory, the sequence is dropped, and its message stays in the stream."""
         if grow(<void**> &self.seqs, &self.room, self.count + 1, sizeof(uint64_t)) < 0:
             return
         self.seqs[self.count] = seq

@@ -90,7 +90,7 @@ cdef class AckState:
     # -- acks ------------------------------------------------------------------------------------------------------
 
     cpdef bint ack(self, uint64_t seq) noexcept nogil:
-        """Acknowledge one message; return False if it was neither pending nor given up."""
+        """Acknowledge one message; return False if it was neither pending nor exhausted."""
         cdef uint32_t i = self.pending.find(seq)
         if i:
             self.acknowledge(i)
@@ -148,10 +148,10 @@ cdef class AckState:
             self.pending.requeue(i)
             self.changes.put(NAKED, seq, 0)
 
-    # -- deliveries that were given up -----------------------------------------------------------------------------
+    # -- exhausted messages: max_deliver is reached without an ack ------------------------------------------------
 
     cdef bint forget_exhausted(self, uint64_t seq) noexcept nogil:
-        """Acknowledge a delivery that was given up; return False if `seq` is not one."""
+        """Acknowledge an exhausted message; return False if `seq` is not one."""
         with gil:
             if self.exhausted.pop(seq, None) is None:
                 return False
@@ -192,7 +192,7 @@ cdef class AckState:
     # -- removals from the stream, and the state -------------------------------------------------------------------
 
     cdef bint is_unacknowledged(self, uint64_t seq) noexcept:
-        """Return whether a delivered message is pending or given up."""
+        """Return whether a delivered message is pending or exhausted."""
         return self.pending.find(seq) != 0 or (self.n_exhausted and seq in self.exhausted)
 
     cpdef bint purge(self, uint64_t first_seq, Catalogue catalogue) noexcept:

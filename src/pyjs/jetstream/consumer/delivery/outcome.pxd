@@ -1,7 +1,7 @@
 """Results of one step of a delivery, and reasons why a pump ends."""
 
 cdef enum Outcome:
-    SENT                        # a message was sent or given up: continue
+    SENT                        # a message was sent, or had reached max_deliver: continue
     NOT_TAKEN                   # no client received it: continue
     OUT_OF_BUDGET               # the limit of one pump is reached: continue in the next turn
     AT_END                      # no more messages match

@@ -143,7 +143,7 @@ cdef class DeliveryWriter:
     cdef int write(self, Msg* m, Record* r, uint32_t count, uint64_t cseq, uint64_t unread) noexcept nogil:
         """Set `m` to the delivery of a stored message, but without the end of its line.
 
-        Return -1 if memory is short.
+        Return -1 if out of memory.
         """
         compose(m, r.subject, r.subject_len, r.body, r.header_len, r.size)
         m.reply = m.tail = self.line
@@ -171,7 +171,7 @@ cdef class DeliveryWriter:
         return 0
 
     cdef int add_pin(self, Msg* out, Msg* m, const char* pin) noexcept nogil:
-        """Set `out` to the delivery `m` with the pin header added; return -1 if memory is short."""
+        """Set `out` to the delivery `m` with the pin header added; return -1 if out of memory."""
         cdef size_t payload = m.size - m.header_len
         cdef char* p
         if grow(<void**> &self.pinned, &self.pinned_room, m.size + HEADER_ROOM, 1) < 0:

@@ -248,7 +248,7 @@ cdef class BatchCommits:
                 break
         self.stream.stamp = 0
         self.stream.store.end_parts()
-        if seq == 0:  # memory is short: the store has all records, but the index has only some of the messages
+        if seq == 0:  # out of memory: the store has all records, but the index has only some of the messages
             raise MemoryError
         self.note_batch(batch, first)
         compose(&m, NULL, 0, NULL, 0, 0)

@@ -41,7 +41,7 @@ cdef class AtomicBatch:
     cdef int64_t deadline_ns
     cdef object timer                   # ends the batch after its idle time; None: the batch is not open
 
-    cdef int stage(self, Msg* m, bint special) noexcept nogil           # -1: no memory
+    cdef int stage(self, Msg* m, bint special) noexcept nogil           # -1: out of memory
     cdef int put(self, StagedMessage* to, Msg* m) noexcept nogil
     cdef void view(self, size_t i, Msg* m) noexcept nogil               # valid until the next `stage` or `replace`
     cdef int replace(self, size_t i, bytes subject, bytes headers, bytes payload) except -1

@@ -188,7 +188,7 @@ cdef class AtomicBatches:
                 and self.last.n < self.msgs_max and self.has_room(m))
 
     cdef int stage(self, AtomicBatch batch, Msg* m, bint special, int64_t now_ns) noexcept nogil:
-        """Append a message to an open batch, and begin its idle time again; return -1 if memory is short."""
+        """Append a message to an open batch, and begin its idle time again; return -1 if out of memory."""
         cdef int64_t size = m.subject_len + m.size + sizeof(StagedMessage)
         if batch.stage(m, special) != 0:
             return -1

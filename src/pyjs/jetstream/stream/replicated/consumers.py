@@ -22,7 +22,7 @@ A new leader opens each consumer with its committed state:
   message is also delivered again if the old leader could not commit its delivery or ack. A double ack is answered
   only after its commit.
 - Waiting pull requests are lost: they get 409 Leadership Change. The pin of a priority group is lost, so the next
-  request gets a new one. The time of the last activity is lost, so the `inactive_threshold` begins again.
+  request gets a new one. The time of the last activity is lost, so the `inactive_threshold` restarts.
 
 This module also handles the positions of the stream's sources, which are committed and restored in the same way.
 

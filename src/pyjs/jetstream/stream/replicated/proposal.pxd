@@ -15,5 +15,5 @@ cdef class Proposal:
     cdef bint copies            # the payload has copies of mirrors and sources
     cdef readonly set changed   # names of the consumers whose changes are in the payload
 
-    cdef int add_reply(self, Msg* m) noexcept nogil         # -1: no memory
+    cdef int add_reply(self, Msg* m) noexcept nogil         # -1: out of memory
     cdef void next_reply(self, Msg* m) noexcept nogil       # set the reply subject of the next message

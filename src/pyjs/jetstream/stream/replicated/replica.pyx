@@ -439,7 +439,7 @@ cdef class Replica(Sink):
                 self.owner.stopped(error)
 
     def cancel(self) -> None:
-        """Stop together with the stream; entries committed later are applied when the stream is opened again."""
+        """Stop together with the stream; entries committed later are applied when the stream is reopened."""
         self.stop(PyjsError(f"{self.stream} is closed"))
 
     # -- lost messages -----------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ TURN_MS = 4.0  # virtual time per turn: a turn has 1 ms for steps, and the last 
 
 
 class SlowDisk(OsDisk):
-    """Takes a microsecond of virtual time for each KiB that is written, and counts it."""
+    """Has room for `room` bytes, and advances the virtual clock by a microsecond for each KiB written."""
 
     def __init__(self, clock: VirtualClock) -> None:
         self.clock = clock
@@ -77,13 +77,13 @@ def small(name: bytes, more: bytes = b"") -> bytes:
 
 
 def with_header(subject: bytes, line: bytes, reply: bytes) -> bytes:
-    """Return a publish of one byte with one header."""
+    """Return the publish of one byte with one header."""
     head = b"NATS/1.0\r\n%b\r\n\r\n" % line
     return b"HPUB %b %b %d %d\r\n%bx\r\n" % (subject, reply, len(head), len(head) + 1, head)
 
 
 def stage(js: JetStreamFixture, count: int = COUNT, name: bytes = b"b", more: bytes = b"") -> bytes:
-    """Send all of a batch but its last message, which is returned."""
+    """Send all messages of a batch except the last one; return that."""
     for seq in range(1, count):
         js.user.send(part(seq, count, name, more))
     return part(count, count, name, more)

@@ -1,6 +1,6 @@
-"""Atomic batches: staging, idle time, and a file that a kill cut inside a batch.
+"""Atomic batches: staging, idle time, and a file that ends within a batch after a kill.
 
-Texts and order of the checks are in tests/conformance/scenarios/atomic.
+The texts and the order of the checks are tested in tests/conformance/scenarios/atomic.
 """
 
 from __future__ import annotations

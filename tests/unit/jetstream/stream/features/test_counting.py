@@ -1,4 +1,4 @@
-"""The arithmetic of counters; texts and order of the checks are in tests/conformance/scenarios/counter."""
+"""The arithmetic of counters; the texts and the order of the checks are in tests/conformance/scenarios/counter."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Cron patterns; which are valid is in tests/conformance/scenarios/schedule/patterns.txt.
+"""The times of cron patterns; tests/conformance/scenarios/schedule/patterns.txt tests which patterns are valid.
 
-Source of the expected times: nats-server 2.15's own function, called with the same patterns, zones and instants.
+The expected times are results of nats-server 2.15's own function for the same patterns, zones and instants.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pyjs.jetstream.stream.features.cron import PATTERN_SIZE_MAX, parse_cron
 from pyjs.jetstream.stream.features.schedule import Due
 
 NS = 1_000_000_000
-# Pattern, zone, instant, and the first match after it; "-": none.
+# pattern, zone, instant, and the first match after the instant; "-" stands for none
 TIMES = [
     ("0 30 2 * * *", "Europe/Berlin", "2026-03-28T23:00:00Z", "2026-03-30T02:30:00+02:00"),
     ("0 30 2 * * *", "Europe/Berlin", "2026-03-29T00:59:00Z", "2026-03-30T02:30:00+02:00"),

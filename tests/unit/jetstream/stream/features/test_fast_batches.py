@@ -1,6 +1,6 @@
-"""Fast batches: reply subjects, the flow of acknowledgements, idle time, failed writes.
+"""Fast batches: reply subjects, flow of acknowledgements, idle time, failed writes.
 
-Order and texts of the replies are in tests/conformance/scenarios/fast.
+The order and the texts of the replies are tested in tests/conformance/scenarios/fast.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def put(js: JetStreamFixture, batch: str, seq: int, op: int = 1, payload: bytes 
 
 
 def told(js: JetStreamFixture) -> list[object]:
-    """Return the JSON replies since the last call."""
+    """Return the JSON replies received since the last call."""
     return [orjson.loads(payload) for payload in js.user.payloads() if payload.startswith(b"{")]
 
 
@@ -124,7 +124,7 @@ def test_a_deleted_stream_forgets_its_fast_batches(js: JetStreamFixture) -> None
 
 
 class FullDisk(OsDisk):
-    """A disk without space while `full`."""
+    """A disk without space while `full` is set."""
 
     full = False
 

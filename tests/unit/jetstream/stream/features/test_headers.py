@@ -1,4 +1,4 @@
-"""Header blocks read and changed."""
+"""Reading and changing blocks of headers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small counters, against the reader of all numbers (counting.py)."""
+"""The fast path for small counters, compared with the reader of all numbers (counting.py)."""
 
 from __future__ import annotations
 

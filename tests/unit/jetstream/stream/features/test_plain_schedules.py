@@ -1,4 +1,4 @@
-"""Schedules in their usual form, against the reader of all forms (schedule.py)."""
+"""The fast path for schedules in their usual form, compared with the reader of all forms (schedule.py)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def block(*lines: str) -> bytes:
 
 
 def agrees(headers: bytes) -> bool:
-    """Return whether a block is read here, and check that schedule.py reads the same."""
+    """Return whether the fast path reads a block, and check that schedule.py reads the same."""
     found = read(headers)
     if found is None:
         return False

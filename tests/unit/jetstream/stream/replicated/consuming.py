@@ -1,4 +1,4 @@
-"""A replicated stream with consumers, and clients of its leader."""
+"""A fixture: a replicated stream with consumers, and clients of its leader."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ class Consuming:
 
     @property
     def leader(self) -> Member:
-        """The member that leads."""
+        """The member that is the leader."""
         return self.group.leader
 
     @property
     def inbox(self) -> RawClient:
-        """A client of the leader's node that listens to in.>."""
+        """A client of the leader's node that subscribes to in.>."""
         member = self.leader
         if member not in self._inboxes:
             self._inboxes[member] = member.js.client()
@@ -52,7 +52,7 @@ class Consuming:
         return self._inboxes[member]
 
     def settle(self) -> None:
-        """Run turns, commit and apply until nothing happens any more."""
+        """Run turns, commit and apply until nothing is left to do."""
         self.group.settle()
 
     def fail_over(self, number: int) -> None:
@@ -73,7 +73,7 @@ class Consuming:
         self.settle()
 
     def ask(self, endpoint: str, body: Any = b"") -> list[dict[str, Any]]:
-        """Send a request to the API; return its answers, none before it is committed."""
+        """Send an API request; return its answers, of which there is none before the request is committed."""
         payload = body if isinstance(body, bytes) else json.dumps(body).encode()
         self.inbox.send(b"PUB $JS.API.%b in.api %d\r\n%b\r\n" % (endpoint.encode(), len(payload), payload))
         return self.answers()
@@ -83,7 +83,7 @@ class Consuming:
         return [json.loads(frame.payload) for frame in self.inbox.frames() if frame.subject == b"in.api"]
 
     def api(self, endpoint: str, body: Any = b"") -> dict[str, Any]:
-        """Send a request; return its answer when it is committed."""
+        """Send an API request; return its answer once the request is committed."""
         found = self.ask(endpoint, body)
         self.settle()
         (answer,) = found or self.answers()
@@ -97,7 +97,7 @@ class Consuming:
         return answer
 
     def opened(self, name: str = "c") -> Consumer:
-        """Return the open consumer of the leader."""
+        """Return the open consumer on the leader."""
         found = self.leader.stream.consumers[name]
         assert isinstance(found, Consumer)
         return found
@@ -122,12 +122,12 @@ class Consuming:
         return found
 
     def ack(self, message: Delivery, body: bytes = b"", reply: bytes = b"") -> None:
-        """Send an ack; it is taken in a turn and not committed."""
+        """Send an ack; a turn processes it, but nothing is committed."""
         self.inbox.send(b"PUB %b %b %d\r\n%b\r\n" % (message.reply, reply, len(body), body))
         self.leader.turn()
 
     def same(self) -> dict[str, Any]:
-        """Check that all members are equal, also in their consumers; return the state."""
+        """Check that all members are equal, including their consumers; return the state."""
         dumps = [member.replica.consumers.dump() for member in self.group.members]
         assert dumps.count(dumps[0]) == len(dumps)
         return same(self.group)

@@ -6,7 +6,7 @@ import struct
 
 
 def message(subject: bytes, headers: list[str], payload: bytes) -> bytes:
-    """Return one item of kind 1."""
+    """Return one item of kind 1, a message."""
     block = (
         "".join(["NATS/1.0\r\n", *(f"{line}\r\n" for line in headers), "\r\n"]).encode() if headers else b""
     )
@@ -15,5 +15,5 @@ def message(subject: bytes, headers: list[str], payload: bytes) -> bytes:
 
 
 def payload_of(items: list[bytes]) -> bytes:
-    """Return the payload of these items."""
+    """Return the payload that consists of these items."""
     return struct.pack("<BBHI", 1, 0, 0, len(items)) + b"".join(items)

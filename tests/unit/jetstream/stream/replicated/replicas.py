@@ -33,19 +33,19 @@ TERM = 1
 
 
 def config(**options: Any) -> StreamConfig:
-    """Return the configuration of the stream under test."""
+    """Return the configuration of the tested stream."""
     made = StreamConfig(name="S", subjects=("s.>",), duplicate_window_ns=120_000_000_000, num_replicas=3)
     return replace(made, **options)
 
 
 class Keeper:
-    """The owner of a replica, which makes its configurations durable."""
+    """The owner of a replica; it stores new configurations."""
 
     def __init__(self, keep_steps: Any) -> None:
         self.keep_steps = keep_steps
 
     def configured(self, old: StreamConfig) -> None:
-        """Note another configuration; nothing depends on it."""
+        """Record the new configuration."""
 
     def stopped(self, error: Exception) -> None:
         """Ignore the end of the replica; the tests look at the replica itself."""
@@ -85,11 +85,11 @@ class Member:
         self.stream.account.subs.insert(Subscription(self.stream, b"s.>"))
 
     def turn(self) -> None:
-        """Run turns until nothing is left."""
+        """Run turns until nothing is left to do."""
         self.js.turn()
 
     def state(self, now_ns: int = 0) -> dict[str, Any]:
-        """Return all that replicas must agree on; ids older than the window at `now_ns` do not count."""
+        """Return all state that must be equal on replicas; ids older than the window at `now_ns` are left out."""
         stream, store = self.stream, self.store
         stream.dedupe.expire(now_ns or stream.entry_ns)
         found = [store.get(seq) for seq in range(max(store.first_seq, 1), store.last_seq + 1)]
@@ -137,13 +137,13 @@ class Loopback:
         self.term = TERM
 
     def propose(self, payload: bytes, proposal: Proposal) -> bool:
-        """Take a proposal of the leader."""
+        """Accept a proposal of the leader."""
         self.proposed.append((payload, proposal))
         return True
 
     @property
     def leader(self) -> Member:
-        """The member that leads."""
+        """The member that is the leader."""
         return next(each for each in self.members if each.replica.leads)
 
     def commit(self, most: int = 1 << 30) -> None:
@@ -162,14 +162,14 @@ class Loopback:
             self.leader.replica.dropped(proposal)
 
     def apply(self, member: Member, most: int = 1 << 30) -> None:
-        """Apply up to `most` entries on one member, without a turn."""
+        """Apply up to `most` entries on one member, without running a turn."""
         for index, term, time_ns, payload in self.log[member.applied : member.applied + most]:
             proposal = self.mine.pop(index, None) if member.replica.leads else None
             member.applied = index
             member.replica.apply(index, term, time_ns, payload, proposal)
 
     def settle(self) -> None:
-        """Run turns, commit and apply until nothing happens any more."""
+        """Run turns, commit and apply until nothing is left to do."""
         while True:
             for member in self.members:
                 member.turn()
@@ -191,7 +191,7 @@ class Loopback:
 
 
 def replicas(of: StreamConfig, directory: Path | None = None, count: int = 3) -> Loopback:
-    """Return a group of which the first member leads."""
+    """Return a group whose first member is the leader."""
     group = Loopback()
     for number in range(count):
         path = f"{directory}/{number}" if directory is not None else ""
@@ -201,7 +201,7 @@ def replicas(of: StreamConfig, directory: Path | None = None, count: int = 3) ->
 
 
 def send(member: Member, subject: str, payload: bytes = b"x", **headers: str) -> None:
-    """Publish with a reply."""
+    """Publish with a reply subject."""
     member.js.user.send(b"SUB _INBOX.> 1\r\n") if not hasattr(member, "heard") else None
     member.heard = True  # type: ignore[attr-defined]
     block = b""
@@ -220,7 +220,7 @@ def answers(member: Member) -> list[Any]:
 
 
 def operate(group: Loopback, payload: bytes) -> Any:
-    """Propose an operation at the leader; return its result."""
+    """Propose an operation on the leader; return its result."""
     done: list[Any] = []
 
     def steps() -> Any:
@@ -232,7 +232,7 @@ def operate(group: Loopback, payload: bytes) -> Any:
 
 
 def same(group: Loopback) -> dict[str, Any]:
-    """Check that all members are equal; return their state."""
+    """Check that the state of all members is equal; return it."""
     now_ns = max(each.stream.entry_ns for each in group.members)
     states = [each.state(now_ns) for each in group.members]
     assert all(state == states[0] for state in states[1:])

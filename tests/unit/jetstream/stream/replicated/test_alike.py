@@ -34,7 +34,7 @@ def test_a_schedule_fires_under_the_same_subject_everywhere_although_chance_choo
 
 
 def applied(member: Member, payload: bytes, at_ns: int = 0) -> None:
-    """Apply a payload as the next entry, and write it."""
+    """Apply a payload as the next entry, and write its effects."""
     index = member.replica.index + 1
     member.replica.apply(index, 1, at_ns or index * S, payload)
     member.stream.commit()

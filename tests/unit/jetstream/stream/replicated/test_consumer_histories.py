@@ -18,7 +18,7 @@ NAMES = ("a", "b")
 
 
 class Clients:
-    """Pulls, acks and changes consumers by chance; the group commits and loses by chance."""
+    """Randomly pulls, acks and changes consumers, while the group randomly commits and loses entries."""
 
     def __init__(self, seed: int) -> None:
         self.rng = rng = random.Random(seed)
@@ -35,7 +35,7 @@ class Clients:
         self.stored = 0
 
     def step(self) -> None:
-        """Do something."""
+        """Do a random operation."""
         rng, js, group = self.rng, self.js, self.js.group
         name = rng.choice(self.names)
         chance = rng.random()

@@ -13,7 +13,7 @@ S = 1_000_000_000
 
 
 def kinds(of: Consuming, since: int = 0) -> list[str]:
-    """Return the kinds of the committed items after an entry."""
+    """Return the kinds of the items committed after entry `since`."""
     return [kind for _, _, _, payload in of.group.log[since:] for kind, *_ in items_of(payload)]
 
 
@@ -121,7 +121,7 @@ def test_waiting_requests_are_told_of_the_change_of_the_leader() -> None:
     old = js.inbox
     js.fail_over(1)
     (frame,) = old.frames()
-    assert frame.headers == b"NATS/1.0 409 Leadership Change\r\n\r\n"  # probed on three nats-servers
+    assert frame.headers == b"NATS/1.0 409 Leadership Change\r\n\r\n"  # three nats-servers send the same
 
 
 def test_a_former_leader_takes_no_requests_and_acks() -> None:
@@ -168,7 +168,7 @@ def test_a_new_leader_removes_what_was_acknowledged_before() -> None:
     js.settle()
     assert [each[0] for each in js.same()["messages"]] == [2, 3]
     js.ack(second)
-    js.group.commit(1)  # the changes, and not the removal
+    js.group.commit(1)  # this commits the changes but not the removal
     js.fail_over(1)
     assert [each[0] for each in js.same()["messages"]] == [3]
 

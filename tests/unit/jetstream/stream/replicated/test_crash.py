@@ -27,7 +27,7 @@ START_NS = 1_700_000_000 * S
 
 
 class DyingDisk(LossyDisk):
-    """Ends the process at the call number `at` that changes something, and at every later one."""
+    """Ends the process at call number `at` of those that change something, and at every later one."""
 
     def __init__(self, at: int = -1) -> None:
         super().__init__()
@@ -78,12 +78,12 @@ class DyingDisk(LossyDisk):
         if self._count():
             raise Crash
         super().rename(old, new)
-        if old in self._named:  # a renamed file has one of both names
+        if old in self._named:  # the file is found under its old or its new name
             self._named.add(new)
 
 
 def entries(rng: random.Random, count: int, retention: str = "limits") -> list[Entry]:
-    """Return random entries: messages with all kinds of headers, and operations."""
+    """Return random entries: messages with headers of all kinds, and operations."""
     made: list[Entry] = []
     for index in range(1, count + 1):
         chance = rng.random()
@@ -122,7 +122,7 @@ def _message(rng: random.Random) -> bytes:
 
 
 def finish_chores(member: Member, rng: random.Random) -> None:
-    """Do all steps of the operations that run, with commits and syncs between them."""
+    """Run the operations to their end, with commits and syncs between their steps."""
     turn = member.stream.turn
     while turn.chores or turn.jobs:
         if rng.random() < 0.5:
@@ -138,7 +138,7 @@ def finish_chores(member: Member, rng: random.Random) -> None:
 
 
 class Life:
-    """One replica over several starts."""
+    """One replica and its restarts."""
 
     def __init__(
         self, of: StreamConfig, directory: Path, log: list[Entry], seed: int, key: StreamKey | None = None
@@ -148,7 +148,7 @@ class Life:
         self.rng = random.Random(seed)
 
     def keep(self, changed: StreamConfig) -> Iterator[None]:
-        """Make a configuration durable."""
+        """Store a changed configuration."""
         yield None
         self.of = changed
 
@@ -174,13 +174,13 @@ class Life:
 
 
 class Reader(StreamConsumer):
-    """A consumer of an interest stream."""
+    """A consumer of a stream with interest retention."""
 
     config = ConsumerConfig()
 
 
 def options(rng: random.Random, retention: str = "limits") -> StreamConfig:
-    """Return a stream with random limits."""
+    """Return the configuration of a stream with random limits."""
     return config(
         storage=FILE,
         allow_rollup_hdrs=True,

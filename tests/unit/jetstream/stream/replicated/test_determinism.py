@@ -31,7 +31,7 @@ class Teller:
         self.last, self.of = 0, dict[str, int]()
 
     def play(self, history: History) -> None:
-        """Do all operations that a stream without consumers has."""
+        """Do those operations of a history that apply to a stream without consumers."""
         for operation in history.operations:
             if isinstance(operation, Publish):
                 self.publish(operation)
@@ -41,7 +41,7 @@ class Teller:
         self.group.settle()
 
     def publish(self, publish: Publish) -> None:
-        """Send a message of the leader's client."""
+        """Publish from a client of the leader."""
         lines = [f"{name}: {self.filled(value)}\r\n" for name, value in publish.headers]
         block = f"NATS/1.0\r\n{''.join(lines)}\r\n".encode() if lines else b""
         body = block + publish.payload.encode()
@@ -51,7 +51,7 @@ class Teller:
         self.of[publish.subject] = self.last = self.group.leader.store.last_seq
 
     def request(self, request: Request) -> None:
-        """Propose a purge or a deletion."""
+        """Propose the purge or deletion of a request."""
         body = json.loads(self.filled(request.body) or "{}")
         if request.endpoint.startswith("STREAM.PURGE"):
             payload = operations.purge(
@@ -92,7 +92,7 @@ class Teller:
 
 
 def stream_of(history: History) -> StreamConfig:
-    """Return the options of a history as those of the stream under test."""
+    """Return the options of a history as those of the tested stream."""
     given: dict[str, Any] = {**history.config, "storage": "memory", "retention": "limits"}
     if "subject_delete_marker_ttl" in given:
         given["subject_delete_marker_ttl_ns"] = given.pop("subject_delete_marker_ttl")

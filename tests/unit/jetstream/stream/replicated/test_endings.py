@@ -1,4 +1,4 @@
-"""A replicated stream: operations that wait, that are refused or not taken, and the end of a replica."""
+"""Operations on a replicated stream that wait, are refused or are not accepted, and a replica that stops."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_what_waited_is_applied_in_several_steps_in_order() -> None:
 
 
 def parked(group: Loopback, payload: bytes) -> Any:
-    """Begin an operation at the leader; return its steps, which wait for the outcome."""
+    """Begin an operation on the leader; return its steps, which wait for the result."""
     steps = group.leader.replica.operate(payload)
     next(steps)
     return steps
@@ -141,12 +141,12 @@ def test_an_operation_that_followers_would_refuse_is_not_proposed() -> None:
 
 
 class Refusing(Loopback):
-    """A group that takes no proposal while `refuses`; it counts them."""
+    """A group that accepts no proposals while `refuses` is set, and counts them."""
 
     refuses, asked = False, 0
 
     def propose(self, payload: bytes, proposal: Proposal) -> bool:
-        """Take a proposal, or refuse it."""
+        """Accept a proposal, or refuse it."""
         self.asked += 1
         return not self.refuses and super().propose(payload, proposal)
 

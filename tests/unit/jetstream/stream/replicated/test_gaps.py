@@ -73,7 +73,7 @@ class History:
         answers(self.group.leader)
 
     def act(self) -> None:
-        """Do one thing at the leader."""
+        """Do a random operation on the leader."""
         rng, chance = self.rng, self.rng.random()
         if chance < 0.75:
             self.publish()
@@ -89,12 +89,12 @@ class History:
             self.settle()
 
     def operate(self, payload: bytes) -> None:
-        """Propose an operation, and do not wait for it."""
+        """Propose an operation without waiting for it."""
         steps = self.group.leader.replica.operate(payload)
         self.group.leader.stream.turn.go_on(steps)
 
     def publish(self) -> None:
-        """Publish a message with some headers, or a batch."""
+        """Publish a message with random headers, or a batch."""
         subject, last = f"s.{self.rng.randrange(6)}", self.group.leader.store.last_seq
         headers = {"Nats_Incr": "+1"} if self.counts else {}
         chance = self.rng.random()
@@ -118,7 +118,7 @@ class History:
         send(self.group.leader, subject, b"" if self.counts else b"x", **headers)
 
     def settle(self) -> None:
-        """Apply everything on both, up to an entry that a lossy follower cannot decide."""
+        """Apply everything on both replicas, up to an entry that a lossy follower cannot decide."""
         group = self.group
         while not self.is_over:
             for member in group.members:
@@ -134,7 +134,7 @@ class History:
                     group.apply(member, 1)
 
     def play(self) -> None:
-        """Go on until the follower cannot decide an entry."""
+        """Do random operations until the follower cannot decide an entry."""
         if self.group.leader is not self.lossy and self.rng.random() < 0.7:
             self.group.lead(self.lossy)
         for _ in range(60):
@@ -145,7 +145,7 @@ class History:
             self.check()
 
     def check(self) -> None:
-        """Compare the two."""
+        """Compare the two replicas."""
         whole, lossy = self.whole.store, self.lossy.store
         assert whole.last_seq == lossy.last_seq
         for seq in range(1, whole.last_seq + 1):

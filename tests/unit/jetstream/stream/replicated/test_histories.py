@@ -1,4 +1,4 @@
-"""Random histories on members with files that are killed, lose power and restart: all end equal.
+"""Random histories on members with files that are killed, lose power and restart: all end in the same state.
 
 In addition to the operations of test_determinism: changed configurations, skipped sequences, expiry, consumers that
 want some subjects and acknowledge, schedules and expiries that become due, compactions, and syncs that end late. One
@@ -50,7 +50,7 @@ class Reader(StreamConsumer):
         return seq not in self.done
 
     def take_acknowledged(self, most: int) -> list[int]:
-        """Return the acknowledged messages once."""
+        """Return up to `most` of the acknowledged messages, each one once."""
         taken, self.acknowledged = self.acknowledged[:most], self.acknowledged[most:]
         return taken
 
@@ -87,7 +87,7 @@ class Lives(Loopback):
         return member
 
     def restart(self, at: int, power: bool) -> None:
-        """End a member, and start it again."""
+        """End a member without a stop, and start it again."""
         member = self.members[at]
         store = member.store
         assert isinstance(store, FileStore)
@@ -110,7 +110,7 @@ class Lives(Loopback):
             chosen.replica.lead()
 
     def stopped(self, at: int) -> None:
-        """Stop a member cleanly, and start it again from its stored index."""
+        """Stop a member cleanly, and restart it from its stored index."""
         member = self.members[at]
         if not member.replica.leads:
             member.store.close()
@@ -171,7 +171,7 @@ class Player(Teller):
         group.leader.stream.inbox.has_acknowledged(reader)
 
     def changed(self, of: StreamConfig) -> StreamConfig:
-        """Return the configuration with another value of one option."""
+        """Return the configuration with one option changed."""
         rng = self.rng
         return replace(
             of,
@@ -188,7 +188,7 @@ class Player(Teller):
         )
 
     def disk_work(self, member: Member) -> None:
-        """Sync, remove files and compact by chance."""
+        """Randomly sync, remove files and compact."""
         store, chance = member.store, self.rng.random()
         assert isinstance(store, FileStore)
         if chance < 0.1:
@@ -206,7 +206,7 @@ class Player(Teller):
 
 
 def stream_of(history: History, rng: random.Random) -> StreamConfig:
-    """Return the options of a history, and more, as those of the stream under test."""
+    """Return the options of a history, with additions, as those of the tested stream."""
     given: dict[str, Any] = {**history.config, "storage": FILE}
     given["retention"] = rng.choice(("limits", "limits", "interest", "workqueue"))
     if "subject_delete_marker_ttl" in given:

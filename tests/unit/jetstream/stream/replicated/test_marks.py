@@ -27,7 +27,7 @@ BIG = bytes(25_000)
 
 
 def applied(member: Member, payload: bytes) -> None:
-    """Apply a payload as the next entry, and write it."""
+    """Apply a payload as the next entry, and write its effects."""
     index = member.replica.index + 1
     member.replica.apply(index, 1, index * S, payload)
     member.stream.commit()
@@ -39,7 +39,7 @@ def opened(directory: Path | str, disk: OsDisk | None = None, **options: Any) ->
 
 
 def file_store(member: Member) -> FileStore:
-    """Return the store of a member with files."""
+    """Return the file store of a member."""
     assert isinstance(member.store, FileStore)
     return member.store
 
@@ -73,7 +73,7 @@ def test_a_removal_stays_when_a_later_long_purge_is_cut_off(
 
 
 def stopped_in_a_purge(directory: Path) -> tuple[int, bytes]:
-    """Stop a store in the middle of a purge; return the index of its open segment."""
+    """Stop a store during a purge; return the number of its open segment and the stored index of it."""
     member = opened(directory)
     applied(member, payload_of([message(b"s.kept", [], b"0")]))
     for _ in range(3):
@@ -152,7 +152,7 @@ def test_a_clean_store_knows_that_its_entries_are_durable(tmp_path: Path) -> Non
 
 
 def with_id(msg_id: str, subject: bytes = b"s.a") -> bytes:
-    """Return a payload of one message with an id."""
+    """Return the payload of one message with an id."""
     return payload_of([message(subject, [f"Nats-Msg-Id: {msg_id}"], b"x")])
 
 

@@ -380,7 +380,7 @@ def test_a_disk_that_refuses_stops_the_replica_without_an_answer(tmp_path: Path)
 
 
 class Needless(StreamConsumer):
-    """A consumer that has acknowledged message 1."""
+    """A consumer that no longer needs message 1."""
 
     config = ConsumerConfig()
     told = False
@@ -446,7 +446,7 @@ def test_only_the_replica_that_answers_republishes() -> None:
     group.settle()
     assert copies(group) == [[b"1"], [], []]
     group.lead(group.members[1])
-    replayed = operation("message", b"2", b"s.b")  # committed before this replica led
+    replayed = operation("message", b"2", b"s.b")  # committed before this member became the leader
     group.log.append((len(group.log) + 1, 1, group.log[-1][2] + 1, replayed))
     group.settle()
     assert copies(group) == [[], [], []]

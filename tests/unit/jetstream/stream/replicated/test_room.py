@@ -22,7 +22,7 @@ S = 1_000_000_000
 
 def test_a_payload_is_never_larger_than_the_group_takes() -> None:
     pytest.importorskip("pyjs_raft")
-    from pyjs.consensus.batch import PAYLOAD_MAX  # needs the engine
+    from pyjs.consensus.batch import PAYLOAD_MAX  # imported after the check for the engine, which it needs
 
     assert PayloadBuffer().size_max == PAYLOAD_MAX
     assert payload_fault(bytes(PAYLOAD_MAX + 1)) == f"a payload of {PAYLOAD_MAX + 1} bytes"
@@ -39,7 +39,7 @@ def test_the_largest_message_is_taken_if_nothing_else_is_in_flight() -> None:
 
 
 def codes(found: list[Any]) -> list[Any]:
-    """Return sequences and error codes of PubAcks."""
+    """Return the sequences or error codes of PubAcks."""
     return [each.get("error", {}).get("err_code") or each["seq"] for each in found if each is not None]
 
 
