@@ -27,7 +27,14 @@ NATS = cli.program()  # without it, commands that begin with nats are not run
 MISSING = [program for program in ("bash", "curl", "openssl") if not shutil.which(program)]
 # Pages that are worked through from the first block to the last: the first ones start their server themselves.
 LESSONS = ("docs/tutorial.md", "docs/from-nats-server.md", "docs/security.md", "docs/operations.md")
-RECIPES = ("README.md", "docs/howto.md", "docs/from-rabbitmq.md", "docs/from-kafka.md", "docs/backup.md")
+RECIPES = (
+    "README.md",
+    "docs/howto.md",
+    "docs/from-rabbitmq.md",
+    "docs/from-kafka.md",
+    "docs/backup.md",
+    "docs/dead-letters.md",
+)
 # Pages whose programs other tests run.
 ELSEWHERE = {
     "docs/cluster.md": "tests/system/test_cluster_recipe.py",
@@ -51,9 +58,12 @@ BEFORE = {
     ],
     'nats stream add ORDERS --subjects "orders.>" --storage': ["nats stream rm -f ORDERS"],
     "nats stream backup ORDERS": ["nats stream add ORDERS --subjects 'orders.>' --defaults"],
+    "nats stream add ORDERS_DEAD": ["nats stream add ORDERS --subjects 'orders.>' --defaults"],
     "nats stream restore": ["nats stream rm -f ORDERS"],
     "nats account restore": ["nats stream rm -f ORDERS"],
 }
+# Programs that need Spark: spark/tests runs such ones.
+OF_SPARK = ("letters = (\n    spark.",)
 # Of a command like these only the words are checked: it is for other machines, or it tests or builds this tree.
 _SERVES = re.compile(r"pyjs-server (?!-t\b|fsck\b|doctor\b|import\b)[^&]*$")
 _FOR_THE_TREE = re.compile(
@@ -90,7 +100,8 @@ def check(command: str) -> str:
 def play(reader: Reader, block: Block) -> None:
     """Run a block, with what must be done before its commands."""
     if block.language not in ("sh", "console"):
-        reader.run(block)
+        if not block.text.startswith(OF_SPARK):
+            reader.run(block)
         return
     for command in commands(block):
         if is_only_checked(command.text):

@@ -158,7 +158,10 @@ async def test_an_nkey_signs_the_nonce(plan: Run, tmp_path: Path) -> None:
     code, *_ = await plan(login, "streams { S {} }", "--nkey", str(tmp_path / "seed"))
     assert code == 2
     (tmp_path / "seed").write_text(Key("account").seed)
-    assert "is not the seed of a user" in (await plan(login, "streams { S {} }", "--nkey", str(tmp_path / "seed")))[2]
+    assert (
+        "is not the seed of a user"
+        in (await plan(login, "streams { S {} }", "--nkey", str(tmp_path / "seed")))[2]
+    )
 
 
 async def test_an_encrypted_port_needs_the_authority(plan: Run, tmp_path: Path) -> None:
