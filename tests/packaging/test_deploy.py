@@ -89,7 +89,7 @@ def test_the_compose_file_fits_the_schema_of_compose() -> None:
         pytest.skip(f"no Go module proxy: {fetched.stdout}")
     schema = Path(json.loads(fetched.stdout)["Dir"]) / "schema" / "compose-spec.json"
 
-    jsonschema.validate(yaml_of("deploy/compose.yaml"), json.loads(schema.read_text()))
+    jsonschema.Draft7Validator(json.loads(schema.read_text())).validate(yaml_of("deploy/compose.yaml"))
 
 
 def test_the_image_answers_to_both_names_and_checks_its_health() -> None:
