@@ -177,7 +177,7 @@ def test_a_replicated_stream_has_a_first_message_within_a_minute(tmp_path: Path)
         servers.kill()
 
     print(
-        f"pyjs-raft: {clean.seconds():.1f} s from an empty environment to the first replicated message {clean.clock_text()}"
+        f"pyjs-raft: {clean.seconds():.1f} s from nothing to the first replicated message {clean.clock_text()}"
     )
     assert said == "orders.new one loaf of bread\n"
     assert clean.seconds() < FIRST_MESSAGE_S
