@@ -175,7 +175,8 @@ async def test_a_port_in_use_is_an_exception_and_leaves_nothing(scratch_root: Pa
         with pytest.raises(StartFailed) as told:
             await server.start()
 
-    assert str(told.value) == text
+    remedy = f"another process listens there (ss -ltnp | grep :{port}): stop it, or change `port`"
+    assert str(told.value) == f"{text}\n-> {remedy}"
     assert (descriptors(), threads(), list(scratch_root.iterdir())) == (before, [], [])
     async with server:
         assert server.client_url == f"nats://127.0.0.1:{port}"
