@@ -471,7 +471,7 @@ class ReplicatedStreams:
             if is_single and key not in self._machines and group in self._log.groups:
                 self._log.remove(
                     group
-                )  # the server ended earlier, before it did this; the next write of the consensus includes the removal
+                )  # the server ended before it did this; the next write of the consensus includes the removal
             return
         if key not in self._machines:
             stored = self._log.groups.get(group)
