@@ -137,7 +137,7 @@ class StreamModel:
     def __init__(self, name: str, config: dict[str, object], moment: Callable[[], int]) -> None:
         self.name = name
         self.config = config
-        self.moment = moment  # returns a time that never goes backwards, over all lives
+        self.moment = moment  # returns a time that never goes backwards, over all processes
         self.exists: bool | None = None  # None: unknown
         # time of the start that found the stream although its creation was not confirmed; 0: it was confirmed
         self.adopted_ns = 0

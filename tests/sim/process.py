@@ -198,7 +198,7 @@ class SimClient(RawClient):
 
 
 class Process:
-    """One life of the server, from its start to its end."""
+    """One process of the server, from its start to its end."""
 
     switch_class: type[SimSwitch] = SimSwitch
     client_class: type[SimClient] = SimClient

@@ -59,7 +59,7 @@ class World:
         self.faults = rng.random() < 0.25  # the disk fails at times, in addition to crashes
         self.big = rng.random() < 0.5  # large payloads, so that segments become full
         self.now_ns = 1_700_000_000 * NS_PER_S
-        self.elapsed_ns = 1000 * NS_PER_S  # time in all earlier lives, and an offset before the first
+        self.elapsed_ns = 1000 * NS_PER_S  # time in all earlier processes, and an offset before the first
         self.life_began_ns = 0
         self.doubted_ns = NEVER_NS  # a sync failed: answers since this time are uncertain
         self.sync_failed = False  # a sync failed, or another call on which a later sync depends, at any time
@@ -70,8 +70,8 @@ class World:
         self.waiting: dict[bytes, Reply] = {}  # requests without an answer, by inbox
         self.number = 0  # number of the last message or request
         self.lives = 0
-        self.power_lost = False  # the previous life ended with a power cut
-        # any life ended with a power cut; each start may report the damage that it left
+        self.power_lost = False  # the previous process ended with a power cut
+        # a process has ended with a power cut; each later start may report the damage that the cut left
         self.ever_cut = False
         self.trace: list[str] = []
         self.digest = 0
@@ -92,7 +92,7 @@ class World:
         return self.process.clock.now_ns() if self.lives else self.now_ns
 
     def moment(self) -> int:
-        """Return the time that has passed in all lives."""
+        """Return the virtual time that has passed in all processes."""
         return self.elapsed_ns + self.now() - self.life_began_ns if self.lives else 0
 
     def slack_ns(self) -> int:
@@ -104,7 +104,7 @@ class World:
     # -- the run -------------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Run all lives.
+        """Run all processes of the server, one after another.
 
         Raises:
             Violation: the server broke a promise.

@@ -1,4 +1,4 @@
-"""Compiled modules match their sources, and the check of that detects a change."""
+"""Compiled modules match their sources, and changes of the sources are detected."""
 
 from __future__ import annotations
 

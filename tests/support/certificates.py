@@ -43,7 +43,7 @@ class Authority:
         return self.root.cert_file
 
     def issue(self, name: str, owner: x509.Name, *others: x509.GeneralName) -> Issued:
-        """Return a certificate for `owner` with alternative names `others`; the first call makes the authority's."""
+        """Return a certificate for `owner` with alternative names `others`; the first is the authority's own."""
         key = ec.generate_private_key(ec.SECP256R1())
         root: Issued | None = getattr(self, "root", None)
         now = datetime.datetime.now(datetime.UTC)

@@ -230,7 +230,7 @@ class Cluster:
             self._silence(other, number)
 
     def up(self) -> list[ReplicaNode]:
-        """Return the nodes that run."""
+        """Return the running nodes."""
         return [node for node in self.nodes.values() if node.is_up]
 
     def create(

@@ -485,7 +485,7 @@ fn tokens_are_reported_in_their_order() {
     groups.stored(token).expect("in order");
 }
 
-/// The engine adds entries to a waiting message that has none and whose index is lower than theirs.
+/// The engine adds entries to a waiting message that has none and whose index is lower than that of the entries.
 #[test]
 fn entries_for_a_peer_that_has_gone_back_in_the_same_turn_begin_where_they_belong() {
     let mut cluster = Cluster::new(3);

@@ -88,7 +88,7 @@ cdef class BlockReader:
     cdef bytes _key
     cdef bytearray _held
     cdef size_t _at             # offset of the next record in `_held`
-    cdef readonly uint64_t offset       # offset in the block of the next record
+    cdef readonly uint64_t offset       # offset of the next record in the block
     cdef uint64_t _unfit        # 1 + the offset of the last record whose check is wrong; 0: none
     cdef readonly bytes check   # of the last record; eight zero bytes if no record was read yet
     cdef readonly list passed_by        # offsets of the damaged records that the last call of `next` skipped

@@ -71,7 +71,7 @@ class JetStreamServer:
     def __init__(
         self, host: ServiceHost, member: MemberNode | None = None, spread: SpreadNode | None = None
     ) -> None:
-        """Create the parts; `member` is the server's part in a JetStream cluster, `spread` that among workers."""
+        """Create the parts; `member` connects the server to a JetStream cluster, `spread` to the other workers."""
         self._host = host
         self._disk = host.disk
         self.options = replace(host.options.jetstream)  # a copy, since a reload changes some of them

@@ -22,7 +22,7 @@ cdef class FrameReader:
     cdef int opcode                     # of the current frame
     cdef uint64_t left                  # bytes of the frame that have not arrived
     cdef unsigned char key[4]
-    cdef unsigned int key_at            # index in the key of the next byte to unmask
+    cdef unsigned int key_at            # index of the key byte for the next byte to unmask
     cdef bint fragmented                # frames of a message were received, but not the last one
     cdef bint compressed                # the current message is compressed
     cdef bytearray packed               # the received part of a compressed message

@@ -161,7 +161,7 @@ class ThreeServers:
         self._fences = 0
 
     def start(self) -> None:
-        """Start all, and wait until each knows the others."""
+        """Start all servers, and wait until each has routes to the others."""
         self.start_processes(*self.names)
         for name in self.names:
             self.wait_page(name, "/varz", lambda page: page["remotes"] == len(self.names) - 1)

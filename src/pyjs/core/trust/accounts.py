@@ -352,7 +352,7 @@ class TrustedAccounts:
         return account
 
     def _keys_of(self, claims: AccountClaims) -> dict[str, UserScope | None]:
-        """Return the keys that may sign users: those in the claims and, if the operator allows it, the account's."""
+        """Return the keys that may sign users: those in the claims, and the account's own if the operator permits."""
         keys = dict(claims.signing_keys)
         issuer = claims.head.issuer
         strict = any(

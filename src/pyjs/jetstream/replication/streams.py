@@ -471,7 +471,7 @@ class ReplicatedStreams:
             if is_single and key not in self._machines and group in self._log.groups:
                 self._log.remove(
                     group
-                )  # the server ended before that; the next write of the consensus includes the removal
+                )  # the server ended before it did this; the next write of the consensus includes the removal
             return
         if key not in self._machines:
             stored = self._log.groups.get(group)
@@ -489,7 +489,7 @@ class ReplicatedStreams:
         with suppress(UnknownGroup):
             found = self._consensus.status(group)
             return found.applied == found.last
-        return True  # the group was concluded
+        return True  # the group is closed: `Consensus.conclude` has applied its whole log
 
     def _end_group(self, machine: StreamMachine) -> None:
         """Close a group, and remove its log."""

@@ -166,7 +166,7 @@ class KeyStream:
         self._at = -1  # offset at which `_context` continues
 
     def apply(self, data: Bytes, at: int) -> bytes:
-        """Return `data` XOR the key stream; `at` is the offset in the file of its first byte."""
+        """Return `data` XOR the key stream; `at` is the offset of its first byte in the file."""
         if at != self._at:
             self._seek(at)
         out = self._context.update(data)

@@ -54,7 +54,7 @@ class OuterHeader(NamedTuple):
     number: int
     incarnation: int
     nonce: bytes  # of the key stream; zeros without a cipher
-    shift: int  # offset in the file of the body
+    shift: int  # offset of the body in the file
 
     @property
     def cipher(self) -> int:
@@ -110,7 +110,7 @@ class PlainImage:
     """The image of a plain file, and the base class of all other images."""
 
     outer: OuterHeader | None = None
-    shift = 0  # offset in the file of the image, unless it is compressed
+    shift = 0  # offset of the image in the file, unless it is compressed
     problem = ""  # text about damage that loses no message; "": none
     unread = False  # the end of the image could not be read from the disk
     marked = False  # the image has a mark after its last written byte

@@ -12,7 +12,7 @@ cdef struct BatchHeaders:       # the headers of a batch's message; they point i
     bint has_level              # the message requires an API level
 
 cdef struct StagedMessage:
-    size_t at                   # offset in the arena of subject, headers, payload
+    size_t at                   # offset of subject, headers and payload in the arena
     uint32_t subject_len
     uint32_t header_len
     uint32_t size               # bytes of headers and payload
