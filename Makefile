@@ -21,8 +21,8 @@ COMMA := ,
 CONF ?= conf/jetstream.conf
 ARGS ?=
 # .ci/spark runs the other tests of the data source, where it can
-# One more than cores: tests that wait for a server or a timer leave theirs to the others.
-WORKERS = $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
+# Two more than cores: tests that wait for a server or a timer leave theirs to the others.
+WORKERS = $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
 WITHOUT_SPARK = tests raft/tests spark/tests/package/test_wheels.py
 
 .PHONY: help serve test cluster-faults cluster-jetstream cluster-kills cluster-mixed cluster-rolling cluster-linear spark spark-matrix spark-demo spark-kills spark-restarts spark-size check build dev bench cluster-bench copy-bench groups-bench workers-bench startup scaling hostile assets connections doors-bench siege embed-bench embed-soak peer-suite cli-walk fuzz-doors conformance recordings history packaging site schemas declarations fuzz soak crash sim asan lag clean declared-histories browser screenshots tools wheels release-check

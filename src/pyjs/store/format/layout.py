@@ -123,7 +123,8 @@ def refuse_foreign(disk: Disk, root: str) -> None:
         directory = f"{root}/{account}/streams"
         names = [] if account.startswith(".") else disk.list_dir(directory)
         first = next((f"{directory}/{name}" for name in names if not name.startswith(".")), "")
-        if first and disk.exists(f"{first}/meta.inf") and not disk.exists(f"{first}/meta.a"):
+        theirs = first and disk.exists(f"{first}/meta.inf") and disk.exists(f"{first}/meta.sum")
+        if theirs and not disk.exists(f"{first}/meta.a"):
             raise StoreForeign(
                 f"store directory {root} is that of a nats-server; choose another store_dir, "
                 f"and copy the streams with: pyjs-server import -sd STORE_DIR {root}"
