@@ -126,6 +126,17 @@ cdef class SegmentContents:
         self.with_headers += e.header_len != 0
         self.message_bytes += e.subject_len + e.size
 
+    cdef list lacks(self, const uint64_t* removals, uint32_t n):
+        """Return those of `n` removals, in the order of their records, that these contents do not have."""
+        cdef list lost = []
+        cdef uint32_t i, at = 0
+        for i in range(n):
+            if at < self.n_removals and self.removals[at] == removals[i]:
+                at += 1
+            else:
+                lost.append(removals[i])
+        return lost
+
     cdef int reserve(self, size_t n_subjects, size_t names_size, size_t n_removals) noexcept nogil:
         """Make room for these numbers of subjects, bytes of names and removals; return -1 if out of memory."""
         if grow(<void**> &self.subjects, &self.subjects_room, n_subjects, sizeof(SubjectRow)) != 0 \
