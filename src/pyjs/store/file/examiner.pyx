@@ -225,7 +225,8 @@ cdef class Examiner:
         """Queue a record of the removals that only damaged bytes recorded; return whether there are any."""
         cdef list lost = c.lacks(s.removed, s.n_removed)
         for removal in lost:
-            self.writer.note_removal(removal & ~ERASED_BIT, removal & ERASED_BIT != 0)
+            if index_find(&self.catalogue.index, removal & ~ERASED_BIT) != NULL:
+                self.writer.note_removal(removal & ~ERASED_BIT, removal & ERASED_BIT != 0)
         if s.floor > c.floor:
             self.writer.state_due = True
         return bool(lost) or s.floor > c.floor

@@ -163,8 +163,7 @@ def lost_removals(SegmentContents known not None, SegmentContents c not None) ->
     grown since the index file was written.
     """
     cdef uint64_t size
-    if c.lost_bytes == 0 or c.base_seq != known.base_seq or c.number != known.number \
-            or not alike(known, c, min(c.n, known.n)):
+    if c.lost_bytes == 0 or c.base_seq != known.base_seq or not alike(known, c, min(c.n, known.n)):
         return None
     lost = c.lacks(known.removals, known.n_removals)
     size = RECORD_SIZE_MIN + 8 * <uint64_t> len(lost) if lost else 0
