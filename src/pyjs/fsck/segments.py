@@ -205,7 +205,7 @@ class MessagesCheck:
         self._last_seq = known.base_seq + known.n - 1
 
     def _restore_removals(self, path: str, c: SegmentContents) -> SegmentContents | None:
-        """Take removals whose records are damaged from the index file; return its contents, or None if it has none."""
+        """Take removals whose records are damaged from the index file; return its contents, or None."""
         known = self._known(index_path(path)) if c.lost_bytes else None
         if known is None or lost_removals(known, c) is None:
             return None

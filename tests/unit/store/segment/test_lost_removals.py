@@ -82,7 +82,9 @@ def check_starts(directory: Path, *lost: int) -> None:
 
 
 @pytest.mark.parametrize("name", [OPEN, SEALED])
-def test_removals_are_taken_from_the_index_file_if_their_records_are_damaged(directory: Path, name: str) -> None:
+def test_removals_are_taken_from_the_index_file_if_their_records_are_damaged(
+    directory: Path, name: str
+) -> None:
     path = directory / f"{name}.seg"
     overwrite(path, *span_of(path, DELETES, STATE))
 
