@@ -127,13 +127,14 @@ cdef class SegmentContents:
         self.message_bytes += e.subject_len + e.size
 
     cdef list lacks(self, const uint64_t* removals, uint32_t n):
-        """Return those of `n` removals, in the order of their records, that these contents do not have."""
+        """Return those of `n` removals that these contents do not have."""
+        cdef set found = set()
         cdef list lost = []
-        cdef uint32_t i, at = 0
+        cdef uint32_t i
+        for i in range(self.n_removals):
+            found.add(self.removals[i])
         for i in range(n):
-            if at < self.n_removals and self.removals[at] == removals[i]:
-                at += 1
-            else:
+            if removals[i] not in found:
                 lost.append(removals[i])
         return lost
 
