@@ -67,7 +67,7 @@ def rewrite_segment(
     """Rewrite a segment from its intact records; leave a copy of the old file beside it.
 
     `base_seq` replaces the one in a damaged header. `erased` are erased messages whose removal no record shows any
-    more. `known` are the contents of the index file, given if the end of the segment is missing.
+    more. `known` are the contents of the index file, given if the end of the segment or some removals are missing.
     """
     file = segment_file(files, path)
     c = contents_of(path, file.data, number, incarnation, base_seq, image=file.image)
@@ -201,10 +201,11 @@ def _rewritten(
     for record in _whole_records(image, c):
         _seal(out, record[: -CHECKSUM.size])
     _add_removals(out, c.base_seq + c.n - 1, struct.pack(f"<{len(erased)}Q", *erased), ERASED)
-    n = c.n if known is None else known.n
+    n = c.n if known is None else max(c.n, known.n)
     if known is not None:
         _add_known(out, known)
-    elif last and c.end_damaged:  # its sequence may be used, so the next message must get a higher one
+    if last and c.end_damaged and (known is None or known.end <= c.end):
+        # its sequence may be used, so the next message must get a higher one
         _add(out, STATE, c.base_seq + n, struct.pack("<Qq", c.floor, c.last_ts))
     if not last:
         end = c.base_seq + n - 1

@@ -31,7 +31,7 @@ from pyjs.store.segment.census import (
     removals_of,
     sorted_seqs,
 )
-from pyjs.store.segment.index_claims import begins_alike
+from pyjs.store.segment.index_claims import begins_alike, lost_removals
 from pyjs.store.segment.index_file import IndexUnusable, decode_index, index_path
 from pyjs.store.segment.recovery import contents_of, is_segment
 
@@ -69,6 +69,7 @@ class Read:
     room: int = 0  # maximum number of messages that may be missing at its end; 0: the end is complete
     bare: bool = False  # the end is missing, but there is no damage before it
     cut: SegmentContents | None = None  # contents of its index file, if the end of the segment is missing
+    known: SegmentContents | None = None  # the same, or if only that file has some of the removals
     # findings at its end, where used sequences may be missing
     ends: list[Finding] = field(default_factory=list)
 
@@ -161,15 +162,16 @@ class MessagesCheck:
         self._bridge(c.base_seq)
         seen = Read(path, number, c.base_seq, c.n, c.end_damaged, list(c.lost), live_in(c, 0, b""))
         self._read.append(seen)
-        seen.cut = self._cut_off(path, c)
+        seen.cut = seen.known = self._cut_off(path, c)
         if seen.cut is not None:
             self._lose_end(seen, seen.cut, c)
         else:
             self._report.lost_bytes += c.lost_bytes
+            seen.known = self._restore_removals(path, c)
         self._judge_end(seen, file, c, last)
         self._problems(seen, file, c, last)
         self._footer(path, file, c, number)
-        if seen.cut is None:
+        if seen.known is None:
             self._index(path, image, c, last)
         self._floor = max(self._floor, c.floor)
         self._removals += removals_of(c)
@@ -201,6 +203,17 @@ class MessagesCheck:
         self._floor = max(self._floor, known.floor)
         self._removals += removals_of(known)
         self._last_seq = known.base_seq + known.n - 1
+
+    def _restore_removals(self, path: str, c: SegmentContents) -> SegmentContents | None:
+        """Take removals whose records are damaged from the index file; return its contents, or None."""
+        known = self._known(index_path(path)) if c.lost_bytes else None
+        if known is None or lost_removals(known, c) is None:
+            return None
+        self._floor = max(self._floor, known.floor)
+        self._removals += removals_of(known)
+        what = "it has the removals whose records in its segment are damaged"
+        self._report.find(NOTE, index_path(path), what)
+        return known
 
     def _unreadable(
         self,
@@ -239,7 +252,7 @@ class MessagesCheck:
 
     def _problems(self, seen: Read, file: SegmentFile, c: SegmentContents, last: bool) -> None:
         """Report the damage that the scan found."""
-        rewrite: Mend | None = self._rewrite(seen.path, seen.number, c.base_seq, last, known=seen.cut)
+        rewrite: Mend | None = self._rewrite(seen.path, seen.number, c.base_seq, last, known=seen.known)
         problems = c.problems
         if seen.cut is not None:
             size, what = seen.cut.end - c.end, "the end is missing; its index file tells what was in it"

@@ -21,7 +21,7 @@ from tests.unit.fsck.store_files import (
     tree,
     without_indexes,
 )
-from tests.unit.store.segment_files import MSG, records
+from tests.unit.store.segment_files import DELETES, MSG, records
 
 from pyjs.fsck.mending import _seal
 
@@ -181,3 +181,42 @@ def test_whole_records_that_are_missing_at_an_end_are_lost(root: Path, encoding:
     assert check(root, encoding).exit_code() == 0
     again = served(root, encoding)
     assert (again["messages"], again["last_seq"]) == (state["messages"], state["last_seq"])
+
+
+def with_damaged_removals(root: Path, encoding: str, grown: bool) -> Path:
+    """Overwrite the removals in the middle of the last segment; `grown`: a kill came after the next start."""
+    js = start(root, encoding)
+    js.publish("s.1", b"later")
+    js.node.stop()
+    if grown:
+        js = start(root, encoding)
+        js.publish("s.1", b"later")
+        root = shutil.copytree(root, root.with_name("killed"))
+        js.node.stop()
+    path = root / STREAM / LAST
+    data = path.read_bytes()
+    places = [(at, at + len(record)) for at, kind, record in records(data) if kind == DELETES]
+    first, end = places[0][0], places[-1][1]
+    path.write_bytes(data[:first] + bytes(end - first) + data[end:])
+    return root
+
+
+@pytest.mark.parametrize("encoding", ["plain"])
+@pytest.mark.parametrize("grown", [False, True])
+def test_removals_whose_records_are_damaged_are_taken_from_the_index_file(
+    root: Path, encoding: str, grown: bool
+) -> None:
+    expected = set(served(root, encoding)["payloads"])
+    root = with_damaged_removals(root, encoding, grown)
+
+    report = check(root, encoding)
+
+    found = {stream.name: stream for stream in report.streams}["S"]
+    state = served(root, encoding)
+    assert {payload for payload in state["payloads"] if payload != b"later"} <= expected
+    assert (found.messages, found.last_seq, found.lost) == (state["messages"], state["last_seq"], [])
+    assert report.exit_code() == 1
+    check(root, encoding, repair=True)
+    assert check(root, encoding).exit_code() == 0
+    again = served(without_indexes(root), encoding)
+    assert (again["payloads"], again["lost"]) == (state["payloads"], None)

@@ -38,5 +38,6 @@ cdef class Examiner:
     cdef void settle(self, Segment* s, SegmentContents c) except *
     cdef void keep_damaged(self, Segment* s, list lost) except *
     cdef void drop_damaged(self, Segment* s, list lost) except *
+    cdef bint record_again(self, Segment* s, SegmentContents c) except -1
     cdef list lost_in(self, Segment* s, SegmentContents c)
     cdef void note_lost(self, object seqs) except *

@@ -16,7 +16,7 @@ from pyjs.store.file.eraser cimport is_overwritten
 from pyjs.store.index.sequences cimport ENTRY_ERASED, ENTRY_MSG, index_find, index_last, index_place, is_dead
 from pyjs.store.format.record cimport SEGMENT_HEADER_SIZE
 from pyjs.store.file.segment_reader cimport failure_of, has_subject
-from pyjs.store.segment.contents cimport SubjectRow
+from pyjs.store.segment.contents cimport ERASED_BIT, SubjectRow
 from pyjs.store.store cimport StoredMessage
 
 from pyjs.base.errors import CorruptRecord
@@ -213,12 +213,23 @@ cdef class Examiner:
         if self.keeps:
             self.keep_damaged(s, lost)
             return
-        remove_file(self.files.disk, self.files.log, index_path(path))  # so that the next start finds the damage too
+        if not self.record_again(s, c):     # otherwise the next start needs the index file
+            remove_file(self.files.disk, self.files.log, index_path(path))  # so that it finds the damage too
         s.examined = True
         self.losses.bytes += max(c.lost_bytes, end - c.end if c.end < end else 0)
         if last and not s.sealed and c.end < self.writer.written:
             self.writer.mend_tail()
         self.drop_damaged(s, lost)
+
+    cdef bint record_again(self, Segment* s, SegmentContents c) except -1:
+        """Queue a record of the removals that only damaged bytes recorded; return whether there are any."""
+        cdef list lost = c.lacks(s.removed, s.n_removed)
+        for removal in lost:
+            if index_find(&self.catalogue.index, removal & ~ERASED_BIT) != NULL:
+                self.writer.note_removal(removal & ~ERASED_BIT, removal & ERASED_BIT != 0)
+        if s.floor > c.floor:
+            self.writer.state_due = True
+        return bool(lost) or s.floor > c.floor
 
     cdef list lost_in(self, Segment* s, SegmentContents c):
         """Return the sequences of the messages that `c` does not have intact at the offset in the index."""

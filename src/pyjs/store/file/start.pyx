@@ -91,20 +91,23 @@ cdef class StoreStart:
         if recovery.sync_error is not None:
             self.writer.sync_failed(recovery.sync_error)
         self._retire_empty()
-        for removal in recovery.unrecorded:
-            if index_find(&self.catalogue.index, removal & ~ERASED_BIT) != NULL:
-                self.writer.note_removal(removal & ~ERASED_BIT, removal & ERASED_BIT != 0)
+        if recovery.unrecorded:
+            self._record_again()
         self._tell_losses()
         self._reopen()
         self._sync_later()
 
     # -- removals ----------------------------------------------------------------------------------------------
     def _removed_seqs(self) -> set:
+        """Return the removed sequences, including those that no DELETES record names any more."""
+        return self._recorded_seqs() | {removal & ~ERASED_BIT for removal in self.recovery.unrecorded}
+
+    def _recorded_seqs(self) -> set:
         """Return the sequences of the DELETES records."""
         cdef size_t at
         cdef uint32_t i
         cdef Segment* s
-        seqs = {removal & ~ERASED_BIT for removal in self.recovery.unrecorded}
+        seqs = set()
         for at in range(self.catalogue.index.n):
             s = self.catalogue.index.segments[at]
             for i in range(s.n_removed):
@@ -188,6 +191,14 @@ cdef class StoreStart:
                 continue
             self.recovery.lost.append((seq, seq))
             self.files.log.error(f"{self.files.directory}: message {seq} is marked as erased, and not overwritten")
+
+    def _record_again(self):
+        """Queue a record of the removals that no record names any more."""
+        cdef set recorded = self._recorded_seqs()
+        for removal in self.recovery.unrecorded:
+            seq = removal & ~ERASED_BIT
+            if seq not in recorded and index_find(&self.catalogue.index, seq) != NULL:
+                self.writer.note_removal(seq, removal & ERASED_BIT != 0)
 
     def _retire_empty(self):
         """Retire segments that never had a message: a purge had begun them when a kill interrupted it."""

@@ -58,5 +58,6 @@ cdef class SegmentContents:
     cdef int grow_sparse(self, uint32_t n) noexcept nogil
     cdef uint32_t add_subject(self, const char* name, uint32_t size) noexcept nogil
     cdef void count_message(self, Entry* e, uint32_t place) noexcept nogil
+    cdef list lacks(self, const uint64_t* removals, uint32_t n)
     cdef int reserve_entries(self, size_t n) noexcept nogil
     cdef int reserve(self, size_t n_subjects, size_t names_size, size_t n_removals) noexcept nogil

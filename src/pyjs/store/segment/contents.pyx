@@ -126,6 +126,18 @@ cdef class SegmentContents:
         self.with_headers += e.header_len != 0
         self.message_bytes += e.subject_len + e.size
 
+    cdef list lacks(self, const uint64_t* removals, uint32_t n):
+        """Return those of `n` removals that these contents do not have."""
+        cdef set found = set()
+        cdef list lost = []
+        cdef uint32_t i
+        for i in range(self.n_removals):
+            found.add(self.removals[i])
+        for i in range(n):
+            if removals[i] not in found:
+                lost.append(removals[i])
+        return lost
+
     cdef int reserve(self, size_t n_subjects, size_t names_size, size_t n_removals) noexcept nogil:
         """Make room for these numbers of subjects, bytes of names and removals; return -1 if out of memory."""
         if grow(<void**> &self.subjects, &self.subjects_room, n_subjects, sizeof(SubjectRow)) != 0 \

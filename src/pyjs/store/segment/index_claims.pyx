@@ -23,6 +23,7 @@ cdef enum:
     READ_SIZE = 4096            # bytes read at once; raised after several reads that were too short
     READS_MAX = 32
     READ_MORE = 262144
+    STATE_SIZE_MIN = 56         # bytes of a STATE record without a mark
 
 
 def confirmed(SegmentContents c not None, image) -> bool:
@@ -135,10 +136,15 @@ def begins_alike(SegmentContents known not None, SegmentContents c not None) -> 
     If so, the index file shows which messages were in the missing end. Damaged parts of the segment are not
     compared.
     """
+    return alike(known, c, c.n)
+
+
+cdef bint alike(SegmentContents known, SegmentContents c, uint32_t n) noexcept:
+    """Return whether an index file has the messages among the first `n` entries of its segment."""
     cdef uint32_t i
     cdef Entry* e
     cdef Entry* found
-    for i in range(c.n):
+    for i in range(n):
         found = &c.entries[i]
         if not found.flags & ENTRY_MSG:
             continue
@@ -147,3 +153,20 @@ def begins_alike(SegmentContents known not None, SegmentContents c not None) -> 
                 or e.size != found.size or e.header_len != found.header_len or e.subject_len != found.subject_len:
             return False
     return True
+
+
+def lost_removals(SegmentContents known not None, SegmentContents c not None) -> list | None:
+    """Return the removals (with ERASED_BIT) that only the index file of a damaged segment still has.
+
+    Return None if it has no more than the segment (a higher first_seq counts as a removal), or if it is not of this
+    segment: it has other messages, or more removals than the damaged bytes can have recorded. The segment may have
+    grown since the index file was written.
+    """
+    cdef uint64_t size
+    if c.lost_bytes == 0 or c.base_seq != known.base_seq or not alike(known, c, min(c.n, known.n)):
+        return None
+    lost = c.lacks(known.removals, known.n_removals)
+    size = RECORD_SIZE_MIN + 8 * <uint64_t> len(lost) if lost else 0
+    if known.floor > c.floor:
+        size += STATE_SIZE_MIN
+    return lost if 0 < size <= c.lost_bytes else None

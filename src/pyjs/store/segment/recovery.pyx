@@ -23,7 +23,7 @@ from pyjs.base.disk import closing, is_shortage, read_around
 from pyjs.base.errors import CorruptRecord
 from pyjs.store.format.outer_header import unknown_format
 from pyjs.store.format.image import open_image
-from pyjs.store.segment.index_claims import begins_alike
+from pyjs.store.segment.index_claims import begins_alike, lost_removals
 from pyjs.store.segment.index_file import (
     IndexUnusable, decode_index, decrypted, encode_index, encrypted, index_path, load_index, map_whole, remove_file,
     store_index,
@@ -147,6 +147,7 @@ cdef class Recovery:
         cdef bint restored = False
         self.next_number = max(self.next_number, number + 1)
         c, indexed, image, size, reason = None, False, None, 0, "its header is damaged"
+        self.distrusted = None
         with closing(self.files.disk, self.files.disk.open_read_only(path)) as fd:
             try:
                 size = self.files.disk.size_of(fd)
@@ -179,6 +180,9 @@ cdef class Recovery:
         if not indexed:
             self.scanned.append(number)
             restored = known is not None and self._restore_end(c, known)
+            is_needed = restored or (known is not None and self._restore_removals(path, c, known))
+            if self.distrusted is not None and not is_needed:
+                self._drop_index(path)
             report(self.files.log, path, c)
             self._keep_index(path, c, ended)
         self._bridge(c.base_seq)
@@ -233,11 +237,16 @@ cdef class Recovery:
         try:
             return load_index(self.files.disk, path, image, self.files.key)
         except IndexUnusable as unusable:
-            tell = self.files.log.debug if unusable.ordinary else self.files.log.warn
-            tell(f"{index_path(path)} is not used and re-created from its segment: {unusable}")
-            if not unusable.ordinary:
-                remove_file(self.files.disk, self.files.log, index_path(path))
+            if unusable.ordinary:
+                self.files.log.debug(f"{index_path(path)} is not used: {unusable}")
+            else:
+                self.distrusted = unusable
         return None
+
+    def _drop_index(self, path) -> None:
+        """Remove an index file that contradicts its segment and shows no loss."""
+        self.files.log.warn(f"{index_path(path)} is not used and re-created from its segment: {self.distrusted}")
+        remove_file(self.files.disk, self.files.log, index_path(path))
 
     def _from_records(self, path, number, image, SegmentContents known=None):
         """Return the contents by a scan, or None if the header is damaged and cannot be rebuilt.
@@ -320,6 +329,21 @@ cdef class Recovery:
             raise MemoryError
         c.end_damaged = False
         self.state_due = True         # no file records the last used sequence
+        return True
+
+    def _restore_removals(self, path, SegmentContents c, SegmentContents known) -> bool:
+        """Take the removals whose records are damaged from the index file; return whether there are any.
+
+        The index file stays: it would be needed again if a kill came before they are recorded elsewhere.
+        """
+        lost = lost_removals(known, c)
+        if lost is None:
+            return False
+        self.files.log.warn(f"{path}: the damaged bytes recorded removals; they are taken from {index_path(path)}")
+        self.unrecorded += lost
+        if known.floor > c.floor:
+            self.floor = max(self.floor, known.floor)
+            self.state_due = True
         return True
 
     cdef void miss(self, SegmentContents known, uint32_t start) except *:
