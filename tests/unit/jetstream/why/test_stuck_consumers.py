@@ -159,6 +159,20 @@ def test_the_filter_matches_nothing_that_is_stored(js: Stuck) -> None:
     )
 
 
+def test_subjects_that_are_hard_to_compare_take_no_time(js: Stuck) -> None:
+    js.add("HARD", subjects=["aa.>"])
+    for number in range(10, 26):
+        js.publish("aa." * 65 + str(number))
+    made = {"durable_name": "C", "ack_policy": "explicit", "filter_subject": "aa.a." + "a." * 96 + "a"}
+    js.api("CONSUMER.CREATE.HARD.C", {"stream_name": "HARD", "config": made})
+
+    began = time.process_time()
+    reason = js.why("HARD", "C")["reasons"][0]
+
+    assert (reason["kind"], len(reason["nearest_subjects"])) == ("filter_matches_nothing", 3)
+    assert time.process_time() - began < 0.2
+
+
 def test_several_filters_match_nothing(js: Stuck) -> None:
     js.consumer(filter_subjects=[f"orders.x{number}" for number in range(5)])
 
