@@ -180,7 +180,7 @@ def test_a_consumer_that_is_deleted_during_the_survey_is_left_out(dash: Dash) ->
 def test_a_stream_that_is_not_open_is_listed(tmp_path: Path) -> None:
     broken = tmp_path / "$G" / "streams" / "A"
     broken.mkdir(parents=True)
-    (broken / "meta.inf").write_bytes(b"?")
+    (broken / "meta.a").write_bytes(b"?")
     dash = Dash(jetstream_options(tmp_path))
     dash.node.start_jetstream()
 
