@@ -293,8 +293,8 @@ def _stream_detail(
     if options.consumers and stream.consumers:
         detail["consumer_detail"] = consumers = []
         for consumer in list(stream.consumers.values()):
-            if not isinstance(consumer, Consumer):
-                continue  # only the leader has this consumer open
+            if not isinstance(consumer, Consumer) or consumer.closed:
+                continue  # only the leader has it open; or it was deleted between two steps
             shown = consumer_info(
                 consumer,
                 monitored.node.clock.now_ns(),

@@ -161,6 +161,9 @@ class OperatorConnection:
         return self._object(line)
 
     def _encrypt(self, files: TlsFiles) -> None:
+        if self._read:  # it may be from anybody, and would be taken for an encrypted answer
+            self._operation()  # raises an error with its text
+            raise AskFailed(f"{self.address} sends more than its INFO before the encryption: {WHERE}")
         try:
             context = ssl.create_default_context(cafile=files.ca or None)
             if files.cert:

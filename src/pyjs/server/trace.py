@@ -68,6 +68,8 @@ class Tracer:
             self._complete(line[:-1].removesuffix(b"\r"))
         elif len(line) <= LINE_SIZE_MAX:
             self._line = line
+        else:
+            self._seeking = True  # the rest of the line may have secrets
         return end or len(data)
 
     def _take_payload(self, data: bytes, at: int) -> int:

@@ -55,7 +55,7 @@ def test_a_single_server_with_a_stream_that_could_not_be_opened_is_unavailable(
     options.jetstream.store_dir = str(tmp_path)
     stream = tmp_path / "$G" / "streams" / "A"
     stream.mkdir(parents=True)
-    (stream / "meta.inf").write_bytes(b"?")
+    (stream / "meta.a").write_bytes(b"?")
     site = Site(options)
     site.node.start_jetstream()
 

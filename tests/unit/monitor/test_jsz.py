@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 import pytest
 from tests.support.node import options_with_store
-from tests.unit.monitor.conftest import Site
+from tests.unit.monitor.conftest import Site, finish
 
 from pyjs.config.options import AccountJetStreamOptions, AccountOptions, UserOptions
 from pyjs.testing import RawClient
@@ -244,3 +244,21 @@ def test_health_names_a_stream_that_could_not_be_recovered_until_it_is_made_agai
 
     assert sick["error"] == "JetStream stream '$G > F' could not be recovered"
     assert after.json("/healthz") == {"status": "ok"}
+
+
+@pytest.mark.parametrize("page", ["/jsz?streams=1&consumers=1", "/whyz?all=1"])
+def test_a_stream_that_is_deleted_during_the_answer_is_no_trouble(js: Site, page: str) -> None:
+    client = js.client()
+    for at in range(3):
+        api(client, "STREAM.CREATE.M", name="M", subjects=["m"], storage="memory")
+        client.send(b"PUB m 0\r\n\r\n")
+        for number in range(40):
+            config = {"durable_name": f"C{number}", "ack_policy": "explicit"}
+            api(client, f"CONSUMER.CREATE.M.C{number}", stream_name="M", config=config)
+
+        steps = js.router.answer(page)
+        for _ in range(at):
+            next(steps)
+        api(client, "STREAM.DELETE.M")
+
+        assert finish(steps).status == 200

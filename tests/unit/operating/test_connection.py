@@ -64,6 +64,11 @@ def connected(url: str, login: Login = NOBODY, files: TlsFiles = NO_FILES) -> Op
         ((INFO, b"-ERR 'maximum connections exceeded'\r\n"), "refuses: maximum connections exceeded"),
         ((INFO, b"-ERR 'Authorization \x1b[31m'\r\n"), "refuses: Authorization \\x1b[31m"),
         ((INFO,), "closed the connection"),
+        (
+            (INFO.replace(b"{", b'{"tls_required":true,') + b"PONG\r\n",),
+            "sends more than its INFO before the encryption",
+        ),
+        ((INFO.replace(b"{", b'{"tls_required":true,') + b"-ERR 'full'\r\n",), "refuses: full"),
     ],
 )
 def test_what_is_not_a_server_is_told(said: tuple[bytes, ...], text: str) -> None:

@@ -92,6 +92,13 @@ def test_an_endless_line_is_dropped() -> None:
     assert traced.trace(b"\r\nPING\r\n") == ["<<- [PING]"]
 
 
+def test_the_rest_of_a_line_that_is_too_long_is_not_shown() -> None:
+    traced = Traced()
+
+    assert traced.trace(b'CONNECT {"name":"' + b"x" * LINE_SIZE_MAX) == []
+    assert traced.trace(b'","pass":"s3cret"}\r\nPING\r\n') == ["<<- [PING]"]
+
+
 def test_a_secret_in_a_payload_is_not_shown() -> None:
     payload = b"SUACSSL3UAHUDXKFSNVUZRF5UHPMWZ6BFDTJ7M6USDXIEDNPPQYYYCU3VY"
 

@@ -112,9 +112,8 @@ class Questions:
         asked = {node: [VIEW, name] for node in stream.nodes if node in self._online}
         found = yield from self.gather(stream.account, asked, VIEW_NS)
         own = {} if js is None else view_of(js, name)
-        return [
-            each for each in (own, *found) if "node" in each
-        ]  # a server of an older version answers otherwise
+        # A server of an older version answers otherwise, with an object even for a stream with the name "node".
+        return [each for each in (own, *found) if isinstance(each.get("node"), int)]
 
     def are_away(self, nodes: Iterable[int]) -> bool:
         """Return whether none of the servers `nodes` answers; this server must not be among them."""

@@ -221,7 +221,7 @@ def note_copy_steps(turn: Turn, store: FileStore) -> Steps:
         raise StoreFailed(store.files.directory, "no new segment can be begun")
     first = store.ranges()[-1][0] if ranges else 0
     disk, directory = store.files.disk, store.files.directory
-    note = [b"%d %d %d" % (store.group, store.applied_index, first)]
+    note = [b"%d %d %d\n" % (store.group, store.applied_index, first)]
     yield from work_steps(turn, lambda: write_file(disk, f"{directory}/{COPIED}", note))
     yield from work_steps(turn, partial(disk.sync_dir, directory))
 
@@ -229,9 +229,10 @@ def note_copy_steps(turn: Turn, store: FileStore) -> Steps:
 def _first_copied(store: FileStore) -> int:
     """Return the number of the first segment with copied messages that no mark covers; -1: there are none."""
     try:
-        note = store.files.disk.read_file(f"{store.files.directory}/{COPIED}").split()
+        text = store.files.disk.read_file(f"{store.files.directory}/{COPIED}")
     except FileNotFoundError:
         return -1
+    note = text.split() if text.endswith(b"\n") else []  # without its end, the last number may be cut
     is_current = note[:2] == [b"%d" % store.group, b"%d" % store.applied_index]
     return int(note[2]) if is_current and len(note) == 3 and note[2].isdigit() else -1
 

@@ -32,7 +32,9 @@ NEVER_NS = 100 * 365 * 86_400 * NS_PER_S  # a later redelivery never happens: ac
 def why_consumer(
     consumer: Consumer, now_ns: int, *, shows_clients: bool = True
 ) -> Generator[None, None, list[Reason] | None]:
-    """Return the reasons, most important first, in steps; None if the consumer was closed meanwhile."""
+    """Return the reasons, most important first, in steps; None if the consumer is or was closed meanwhile."""
+    if consumer.closed:
+        return None
     moment = Moment(now_ns, consumer.turn.skew, shows_clients)
     nothing = yield from _nothing_left(consumer, moment)
     if consumer.closed:

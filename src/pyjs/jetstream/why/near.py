@@ -17,6 +17,7 @@ STEP = 250  # subjects compared between two yields, in about half a millisecond
 CLOSE = 16  # maximum number of subjects compared letter by letter
 SHOWN = 3
 LENGTH_MAX = 256  # maximum bytes of each subject that are compared and shown
+LETTERS_MAX = 64  # maximum characters compared letter by letter, since the time may grow with the third power
 
 
 def nearest(store: StreamStore, wanted: bytes) -> Generator[None, None, list[str]]:
@@ -33,8 +34,17 @@ def nearest(store: StreamStore, wanted: bytes) -> Generator[None, None, list[str
             break
         yield
     text = wanted[:LENGTH_MAX].decode("utf-8", "replace")
-    found = [name.decode("utf-8", "replace") for _, name in scored]
-    return sorted(found, key=lambda name: -SequenceMatcher(None, text.lower(), name.lower()).ratio())[:SHOWN]
+    found: list[tuple[float, str]] = []
+    for _, each in scored:
+        yield
+        name = each.decode("utf-8", "replace")
+        found.append((_likeness(text, name), name))
+    return [name for _, name in sorted(found, key=lambda row: -row[0])[:SHOWN]]
+
+
+def _likeness(text: str, name: str) -> float:
+    """Return how similar the beginnings of two subjects are, from 0 to 1."""
+    return SequenceMatcher(None, text[:LETTERS_MAX].lower(), name[:LETTERS_MAX].lower()).ratio()
 
 
 def _common(tokens: list[bytes], name: bytes) -> int:

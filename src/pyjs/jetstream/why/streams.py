@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyjs.jetstream.cluster.reports import name_of
 from pyjs.jetstream.manage.stream_info import inflow_report
 from pyjs.jetstream.stream.publish_errors import store_error
 from pyjs.jetstream.why.leaderless import view_of, why_leaderless
@@ -57,7 +58,7 @@ def why_away(js: JetStream, name: str) -> list[Reason]:
         return [Reason(Kind.OFFLINE, f"Its replica on this server is not open: {cause}.")]
     if member.are_away(assigned.nodes):
         return [why_leaderless(member, assigned, ())]
-    servers = [member.machine.state.servers[node].name for node in assigned.nodes]
+    servers = [name_of(member.machine.state, node) for node in assigned.nodes]
     return [
         Reason(Kind.OFFLINE, f"It is not on this server, but on {', '.join(servers)}.", {"servers": servers})
     ]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from pyjs.monitor.arguments import BadArgument
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 
     from pyjs.monitor.arguments import Arguments
 
@@ -55,19 +55,37 @@ def wanted_by(arguments: Arguments, sorts: Mapping[str, object], default: str) -
 
 
 def page_of(
-    rows: Sequence[Row], wanted: Wanted, key: Callable[[Row], Any], matches: Callable[[Row], bool]
+    rows: Sequence[Row],
+    wanted: Wanted,
+    key: Callable[[Row], Any],
+    matches: Callable[[Row], bool],
+    weight: Callable[[Row], int] = lambda row: 1,
 ) -> Generator[None, None, tuple[list[Row], int]]:
     """Return the rows of the wanted page, and the number of all rows that match, in steps.
 
-    Only the rows up to the end of the page are sorted: they are merged with STEP others at a time.
+    Only the rows up to the end of the page are sorted: they are merged with those of each step, whose weights add up
+    to STEP.
     """
     best: list[tuple[Any, Row]] = []
     end, total = wanted.offset + wanted.limit, 0
-    for start in range(0, len(rows), STEP):
-        found = [(key(row), row) for row in rows[start : start + STEP] if matches(row)]
+    left = iter(rows)
+    while some := _portion(left, weight):
+        found = [(key(row), row) for row in some if matches(row)]
         total += len(found)
         best += found
         best.sort(key=itemgetter(0), reverse=wanted.descending)
         del best[end:]
         yield
     return [row for _, row in best[wanted.offset :]], total
+
+
+def _portion(rows: Iterator[Row], weight: Callable[[Row], int]) -> list[Row]:
+    """Return the rows of one step."""
+    some: list[Row] = []
+    left = STEP
+    for row in rows:
+        some.append(row)
+        left -= weight(row)
+        if left <= 0:
+            break
+    return some

@@ -62,7 +62,6 @@ class ConsumerRow(NamedTuple):
     num_pending: int
     num_ack_pending: int
     num_redelivered: int
-    delivered: int  # deliveries so far
     rate: float  # deliveries per second
     level: Level
     kind: str
@@ -89,6 +88,14 @@ class Snapshot(NamedTuple):
     consumers: list[ConsumerRow]
 
 
+class Counters(NamedTuple):
+    """The numbers of one survey from which the next one computes rates."""
+
+    at_ns: int
+    stored: dict[tuple[str, str], int]  # last sequence, by account and stream
+    delivered: dict[tuple[str, str, str], int]  # deliveries, by account, stream and consumer
+
+
 EMPTY = Snapshot(0, 0, Traffic(), 0, 0, [], [])
 
 
@@ -101,6 +108,7 @@ class Survey:
         self._steps: Steps | None = None  # the survey that is being made
         self._continued_ns = 0  # time of its last step
         self._due_ns = 0  # when the next one may begin
+        self._counters = Counters(0, {}, {})  # of the last survey
         self.latest = EMPTY
 
     def fresh(self) -> Generator[None, None, Snapshot]:
@@ -127,26 +135,25 @@ class Survey:
 
     def _make(self) -> Steps:
         started_ns = self._clock.now_ns()
-        walk = _Walk(self._monitored, self.latest, started_ns)
+        walk = _Walk(self._monitored, self._counters, started_ns)
         for _ in walk.steps():
             walk.busy_ns += self._clock.now_ns() - started_ns
             yield
             started_ns = self._clock.now_ns()
         now_ns = self._clock.now_ns()
         walk.busy_ns += now_ns - started_ns
-        self.latest = walk.snapshot()
+        self.latest, self._counters = walk.snapshot(), walk.counters
         self._due_ns = now_ns + max(REST_NS, walk.busy_ns * SHARE)
 
 
 class _Walk:
     """One survey."""
 
-    def __init__(self, monitored: Monitored, before: Snapshot, now_ns: int) -> None:
+    def __init__(self, monitored: Monitored, before: Counters, now_ns: int) -> None:
         self._monitored = monitored
         self._now_ns = now_ns
-        self._stored = {(row.account, row.name): row.last_seq for row in before.streams}
-        self._delivered = {(row.account, row.stream, row.name): row.delivered for row in before.consumers}
-        self._passed_ns = now_ns - before.at_ns  # since the previous survey
+        self._before = before
+        self.counters = Counters(now_ns, {}, {})
         self._traffic = Traffic()
         self._num_connections = 0
         self._pending_size = 0
@@ -201,6 +208,7 @@ class _Walk:
         level, reason = stream_level(why_stream(js, stream))
         pending, ack_pending = yield from self._consumers_of(js, stream)
         store = stream.store
+        self.counters.stored[account, name] = store.last_seq
         self._streams.append(
             StreamRow(
                 account,
@@ -211,7 +219,7 @@ class _Walk:
                 len(stream.consumers),
                 pending,
                 ack_pending,
-                self._rate(self._stored.get((account, name)), store.last_seq),
+                self._rate(self._before.stored.get((account, name)), store.last_seq),
                 level,
                 reason.kind.value if reason else "",
             )
@@ -232,18 +240,14 @@ class _Walk:
             if reasons is None:
                 continue
             level, reason = consumer_level(reasons)
+            key = js.account.name, stream.name, consumer.name
+            self.counters.delivered[key] = consumer.acks.delivered_cseq
             row = ConsumerRow(
-                js.account.name,
-                stream.name,
-                consumer.name,
+                *key,
                 consumer.cursor.num_pending(),
                 consumer.acks.pending.count,
                 consumer.acks.pending.redelivered + len(consumer.acks.exhausted),
-                consumer.acks.delivered_cseq,
-                self._rate(
-                    self._delivered.get((js.account.name, stream.name, consumer.name)),
-                    consumer.acks.delivered_cseq,
-                ),
+                self._rate(self._before.delivered.get(key), consumer.acks.delivered_cseq),
                 level,
                 reason.kind.value if reason else "",
             )
@@ -254,6 +258,7 @@ class _Walk:
 
     def _rate(self, before: int | None, now: int) -> float:
         """Return the growth per second since the previous survey, or 0 if there is no previous value."""
-        if before is None or self._passed_ns <= 0:
+        passed_ns = self._now_ns - self._before.at_ns
+        if before is None or passed_ns <= 0:
             return 0.0
-        return round(max(now - before, 0) * NS_PER_S / self._passed_ns, 1)
+        return round(max(now - before, 0) * NS_PER_S / passed_ns, 1)

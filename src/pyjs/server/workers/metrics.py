@@ -62,11 +62,13 @@ class _Merger:
 
     def read(self, number: int, text: bytes) -> Generator[None, None, None]:
         """Read the text of a worker, in steps."""
-        lines = text.splitlines()
         head: list[bytes] = []
+        lines = text.split(b"\n")  # not splitlines(): a label may contain a carriage return
         for at, line in enumerate(lines):
             if at % STEP == STEP - 1:
                 yield
+            if not line:
+                continue
             if line.startswith(b"# HELP"):
                 head = [line]
             elif line.startswith(b"#"):

@@ -103,11 +103,12 @@ def test_a_note_about_another_copy_does_not_count(tmp_path: Path) -> None:
     again = cluster.start(late.number)
     store = again.replicated.machines()[0].stream.store
 
-    for text in ("", "what", f"{group} {index}", f"{group} {index} x", f"9 {index} 2", f"{group} 9 2"):
+    cut = f"{group} {index} 2"
+    for text in ("", "what\n", f"{group} {index}\n", f"{cut}x\n", f"9 {index} 2\n", f"{group} 9 2\n", cut):
         note.write_text(text)
         restoring.drop_copy(store)
         assert len(list(note.parent.glob("*.seg"))) > 3
-    note.write_text(f"{group} {index} 3")
+    note.write_text(f"{group} {index} 3\n")
     restoring.drop_copy(store)
     assert sorted(each.name for each in note.parent.glob("*.seg")) == ["00000001.seg", "00000002.seg"]
 

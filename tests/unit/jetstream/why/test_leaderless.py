@@ -16,6 +16,7 @@ from tests.support.jetnet import JetNet
 from tests.support.simnet import LONG_NS
 
 from pyjs.base.clock import NS_PER_S
+from pyjs.jetstream.member import questions
 from pyjs.jetstream.why.leaderless import why_leaderless
 
 SILENT_NS = 2 * NS_PER_S  # after which a server that does not answer is offline
@@ -158,6 +159,19 @@ def test_replicas_that_wait_or_lag_are_named(net: JetNet) -> None:
         "No replica leads it, although 3 of its 3 replicas can be reached: an election is under way."
     )
     assert text.endswith(" Not current: b (stream catching up, 100 entries behind).")
+
+
+def test_an_older_server_answers_otherwise_and_counts_as_silent(
+    net: JetNet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    net.create(net.jet("a").client(), "node", num_replicas=3)
+    net.run(LONG_NS)
+    monkeypatch.setattr(questions, "view_of", lambda js, name: {name: {"state": {}}})
+    for name in ("b", "c"):
+        net.crash(name)
+    net.run(SILENT_NS)
+
+    assert kinds(why(net, "a", "PYJS.WHY.node")) == ["no_leader", "no_meta_leader"]
 
 
 def test_many_requests_are_answered_in_turn_or_refused(net: JetNet) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -80,6 +81,22 @@ def test_a_stream_on_another_server_is_named_with_its_server(net: JetNet) -> Non
     net.create(net.jet("a").client(), "ONE")
     (holder,) = (server for server in net.living() if "ONE" in server.streams)
     other = next(server for server in net.living() if server is not holder)
+
+    (reason,) = why_away(account(other), "ONE")
+    assert reason.text == f"It is not on this server, but on {holder.name}."
+
+
+def test_a_stream_on_a_server_that_is_being_removed_is_named_with_it(net: JetNet) -> None:
+    net.create(net.jet("a").client(), "ONE")
+    (holder,) = (server for server in net.living() if "ONE" in server.streams)
+    leader = net.leader()
+    leader.node.turn_state.go_on(
+        leader.member.operators.remove_server(json.dumps({"peer": holder.name}).encode())
+    )
+    leader.wake()
+    other = next(server for server in net.living() if server is not holder)
+
+    net.run_until(lambda: holder.member.node in other.member.machine.state.removed)
 
     (reason,) = why_away(account(other), "ONE")
     assert reason.text == f"It is not on this server, but on {holder.name}."

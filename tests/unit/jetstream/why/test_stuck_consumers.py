@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
 from tests.unit.jetstream.jsfixture import JetStreamFixture
 
+from pyjs.jetstream.why.receivers import REQUESTS_MAX, receivers
 from pyjs.testing import RawClient
 
 SECOND_NS = 1_000_000_000
@@ -155,6 +157,20 @@ def test_the_filter_matches_nothing_that_is_stored(js: Stuck) -> None:
         "its filter orders.new.europa. Of the stored subjects, the most similar are orders.new.europe"
         in reason["text"]
     )
+
+
+def test_subjects_that_are_hard_to_compare_take_no_time(js: Stuck) -> None:
+    js.add("HARD", subjects=["aa.>"])
+    for number in range(10, 26):
+        js.publish("aa." * 65 + str(number))
+    made = {"durable_name": "C", "ack_policy": "explicit", "filter_subject": "aa.a." + "a." * 96 + "a"}
+    js.api("CONSUMER.CREATE.HARD.C", {"stream_name": "HARD", "config": made})
+
+    began = time.process_time()
+    reason = js.why("HARD", "C")["reasons"][0]
+
+    assert (reason["kind"], len(reason["nearest_subjects"])) == ("filter_matches_nothing", 3)
+    assert time.process_time() - began < 0.2
 
 
 def test_several_filters_match_nothing(js: Stuck) -> None:
@@ -368,6 +384,17 @@ def test_a_client_that_listens_to_everything_receives_nothing(js: Stuck) -> None
     js.pull(js.second, {"batch": 5, "expires": 100 * SECOND_NS})
 
     assert [each["cid"] for each in js.first()["holders"]] == [CID]
+
+
+def test_thousands_of_subscriptions_to_the_same_subjects_are_examined_in_no_time(js: Stuck) -> None:
+    js.second.send(b"".join(b"SUB in.* %d\r\n" % number for number in range(3_000)))
+    account = js.second.session.account
+
+    began = time.process_time()
+    found = receivers(account, [b"in.%d" % number for number in range(REQUESTS_MAX)], is_shown=True)
+
+    assert [session.cid for session in found.sessions] == [CID]
+    assert time.process_time() - began < 0.5
 
 
 def test_a_request_whose_client_has_left_does_not_count(js: Stuck) -> None:

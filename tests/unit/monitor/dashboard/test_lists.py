@@ -39,6 +39,13 @@ def test_a_long_list_takes_several_steps_and_is_sorted_as_a_whole(descending: bo
     assert (total, steps) == (len(rows), 4)
 
 
+def test_rows_that_take_long_to_compare_are_in_smaller_steps() -> None:
+    rows = [1, STEP, 5 * STEP, 2, 3]
+    steps = page_of(rows, Wanted("", "n", True, 0, 2), lambda row: row, lambda row: True, lambda row: row)
+
+    assert len(list(steps)) == 3
+
+
 def test_the_page_is_read_from_the_query() -> None:
     given = Arguments("sort=-size&search=Ab&offset=50&limit=10")
 

@@ -50,7 +50,7 @@ def test_a_survey_has_the_numbers_of_everything(dash: Dash) -> None:
     ]
     (row,) = found.consumers
     assert (row.account, row.stream, row.name) == ("$G", "A", "C")
-    assert (row.num_pending, row.num_ack_pending, row.delivered, row.kind) == (1, 2, 2, "no_waiting_pull")
+    assert (row.num_pending, row.num_ack_pending, row.kind) == (1, 2, "no_waiting_pull")
     assert found.num_connections == 1
     assert found.traffic.in_msgs == dash.node.counters()[0]
     assert found.traffic.out_bytes == dash.node.counters()[3]
@@ -180,7 +180,7 @@ def test_a_consumer_that_is_deleted_during_the_survey_is_left_out(dash: Dash) ->
 def test_a_stream_that_is_not_open_is_listed(tmp_path: Path) -> None:
     broken = tmp_path / "$G" / "streams" / "A"
     broken.mkdir(parents=True)
-    (broken / "meta.inf").write_bytes(b"?")
+    (broken / "meta.a").write_bytes(b"?")
     dash = Dash(jetstream_options(tmp_path))
     dash.node.start_jetstream()
 

@@ -104,7 +104,7 @@ def test_a_stream_whose_files_could_not_be_opened_says_what_to_do(tmp_path: Path
     options.jetstream.store_dir = str(tmp_path)
     stream = tmp_path / "$G" / "streams" / "A"
     stream.mkdir(parents=True)
-    (stream / "meta.inf").write_bytes(b"?")
+    (stream / "meta.a").write_bytes(b"?")
     site = Site(options)
     site.node.start_jetstream()
 

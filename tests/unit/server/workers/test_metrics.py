@@ -82,3 +82,10 @@ def test_the_names_have_the_wanted_prefix() -> None:
 
 def test_a_server_without_workers_that_answer_has_the_samples_of_its_pages() -> None:
     assert ("gnatsd_healthz_status", "W") in samples()
+
+
+def test_a_label_with_a_carriage_return_stays_in_one_sample() -> None:
+    text = ONE.replace(b"a \\", b"# TYPE\r# HELP a\r \\")
+    found = samples("", (1, text), (2, text))
+
+    assert found[("jetstream_stream_total_messages", '# TYPE\r# HELP a\r "b } 7')] == 5

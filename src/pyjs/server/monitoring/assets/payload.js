@@ -37,7 +37,9 @@ export class Message {
   }
 
   async open(seq) {
+    this.wanted = seq;
     const data = await this.fetchData("message", { ...this.params, seq });
+    if (this.wanted !== seq) return; // another message was opened meanwhile
     this.data = data;
     this.pieces = [fromBase64(data.payload)];
     this.parsed = undefined;
@@ -55,7 +57,9 @@ export class Message {
   async more() {
     const offset = this.payload.length;
     const size = Math.min(PIECE * 4, SHOWN_MAX - offset);
+    const { pieces } = this;
     const data = await this.fetchData("message", { ...this.params, seq: this.data.seq, offset, size });
+    if (this.pieces !== pieces || this.payload.length !== offset) return; // another message, or two clicks
     this.pieces.push(fromBase64(data.payload));
     this.show(this.form);
   }
