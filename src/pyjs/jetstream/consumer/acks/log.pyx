@@ -13,7 +13,7 @@ Grammar (u is an unsigned LEB128 number, times are ns since the epoch):
                 | %d8 seq:u                     max_deliver reached: no longer pending
                 | %d9 seq:u                     its dead letter is stored: acknowledged
                 | %d10 seq:u n:u n*byte         terminated, with the reason in UTF-8: waits for its dead letter
-                | %d11 seq:u cseq:u             everything up to seq acknowledged, except what waits for its dead letter
+                | %d11 seq:u cseq:u             all up to seq acknowledged, except what waits for its dead letter
 
 Consecutive deliveries and acks are joined, so a batch of 500 takes a dozen bytes. Knows nothing of files.
 Compiled: runs for every delivery and every ack (benchmarks/: pull with explicit acks).
