@@ -18,7 +18,7 @@ from pyjs.jetstream.consumer.acks.log cimport (
 import orjson
 
 from pyjs.base.errors import NONSENSE
-from pyjs.jetstream.consumer.acks.log import decode
+from pyjs.jetstream.consumer.acks.log import UnknownChange, decode
 from pyjs.jetstream.consumer.record import VERSION, BadState, NewerState
 
 cdef enum:
@@ -44,6 +44,8 @@ def restore(Consumer consumer not None, bytes snapshot, deltas) -> bool:
             replay.take(delta)
         consumer.acks.changes.take()            # the file already has the replayed changes
         ahead = clamp(consumer)
+    except UnknownChange as error:              # not damage: a checksum covers each delta
+        raise NewerState(f"the consumer state was written by a newer version: {error}") from error
     except NONSENSE as error:
         raise BadState(f"the consumer state is damaged: {error}") from error
     delivered_seq, next_seq = consumer.acks.delivered_seq, consumer.cursor.next_seq

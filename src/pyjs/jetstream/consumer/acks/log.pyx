@@ -136,18 +136,22 @@ cdef class StateLog:
             self.put(<Change> change, numbers[0], numbers[1] if len(numbers) > 1 else 0)
 
 
+class UnknownChange(ValueError):
+    """A newer version wrote the change."""
+
+
 def decode(bytes delta) -> Iterator[tuple[int, ...]]:
     """Yield the changes in `delta` as tuples: the number of the change, then its values, the bytes of a reason last.
 
     Raises, at any step:
-        ValueError: the bytes are not a delta.
+        ValueError: the bytes are not a delta; UnknownChange: or a newer version wrote them.
     """
     cdef Py_ssize_t at = 0, end = len(delta)
     while at < end:
         change = delta[at]
         at += 1
         if not 1 <= change <= ACKED_PENDING:
-            raise ValueError(f"consumer state: unknown change {change} at {at - 1}")
+            raise UnknownChange(f"consumer state: unknown change {change} at {at - 1}")
         values = [change]
         for _ in range(NUMBERS[<int> change]):
             value, at = _number(delta, at)
