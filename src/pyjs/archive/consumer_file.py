@@ -13,7 +13,7 @@ Source: nats-server's source, decodeConsumerState in server/filestore.go.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pyjs.archive.frames import BadArchive
@@ -36,6 +36,9 @@ class ConsumerState:
     ack_floor: tuple[int, int]
     pending: list[tuple[int, int, int]]  # (stream_seq, consumer_seq, time in ns) of each delivery; any order
     redelivered: dict[int, int]  # stream_seq -> number of deliveries after the first one
+    # stream_seq -> number of deliveries of messages that were given up; only archives of this server have it
+    given_up: dict[int, int] = field(default_factory=dict)
+    terms: dict[int, str] = field(default_factory=dict)  # the reasons of those that a client terminated
 
 
 def read_consumer_file(data: bytes) -> Generator[None, None, ConsumerState]:

@@ -226,7 +226,7 @@ class JetStreamOptions:
     enabled: bool = False
     # Without the final "/jetstream"; "": in the system's temporary directory, with a warning.
     store_dir: str = ""
-    max_memory: int = -1  # -1: depends on the machine's memory; 0: out of memory streams
+    max_memory: int = -1  # -1: depends on the machine's memory; 0: no memory streams
     max_storage: int = -1  # -1: depends on the free disk space
     sync_interval_ns: int = 1 * NS_PER_S  # the default of nats-server is 2 minutes
     sync_always: bool = False  # PubAcks and answers to acks are sent after fdatasync

@@ -109,7 +109,12 @@ class Contents(NamedTuple):
 
 
 def stream_loss(old: StreamConfig, new: StreamConfig, contents: Contents, now_ns: int) -> str:
-    """Return which messages an update of a stream would remove now, or "" if it would remove none."""
+    """Return which messages an update of a stream would remove now, or "" if it would remove none.
+
+    The end of a mirror counts too, since a stream cannot become a mirror again.
+    """
+    if old.mirror is not None and new.mirror is None:
+        return f"without a mirror, the stream stops copying {old.mirror.name} for good"
     messages = contents.messages
     if not messages:
         return ""

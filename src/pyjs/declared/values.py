@@ -82,12 +82,12 @@ class Reader:
             return [self._read(each, kind.item, (*path, at)) for at, each in enumerate(items)]
         if isinstance(data, ConfigMap):
             return self._read_map(data, kind, path)
-        if kind.name == "time.Duration":
-            return self._read_duration(value, str(path[-1] if isinstance(path[-1], str) else path[-2]))
         if isinstance(data, list):
             return [each.data if isinstance(each.data, str | int) else str(each.data) for each in data]
         if isinstance(data, datetime):
             return data.strftime("%Y-%m-%dT%H:%M:%SZ")
+        if kind.name == "time.Duration":
+            return self._read_duration(value, str(path[-1] if isinstance(path[-1], str) else path[-2]))
         return data
 
     def _read_map(self, data: ConfigMap, kind: Kind, path: Path) -> Any:

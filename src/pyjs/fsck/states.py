@@ -21,7 +21,7 @@ from pyjs.fsck.mending import (
 )
 from pyjs.fsck.metadata import UNREAD, finding_of
 from pyjs.jetstream.config.consumer import from_json
-from pyjs.jetstream.consumer.acks.log import decode
+from pyjs.jetstream.consumer.acks.log import UnknownChange, decode
 from pyjs.jetstream.consumer.record import VERSION
 from pyjs.store.format.layout import DAMAGED
 from pyjs.store.format.meta import Opener
@@ -47,13 +47,8 @@ if TYPE_CHECKING:
 BEGUN = ("snap.tmp", "log.tmp")
 STATE_FILE = re.compile(r"(snap|log)\.\d{1,19}")
 META_FILE = re.compile(r"meta\.(a|b|tmp)")
-DELIVERED, ACKED, ACKED_ALL, EXHAUSTED, TERMINATED = (
-    1,
-    2,
-    3,
-    8,
-    10,
-)  # kinds of changes that the report depends on
+# kinds of changes that the report depends on
+DELIVERED, ACKED, ACKED_ALL, EXHAUSTED, TERMINATED, ACKED_PENDING = 1, 2, 3, 8, 10, 11
 REPLAY_MIN = 4096  # minimum for the number of steps allowed when a consumer's log is replayed
 SEQ_MAX = 2**64 - 2
 SET_ASIDE = "set aside: no start looks at it"
@@ -167,6 +162,9 @@ class StatesCheck:
                 self._report.find(UNCHECKED, directory, "its state was written by a newer version")
                 return
             replay(consumer, state, changes, ack_none, (self._report.first_seq, self._report.last_seq))
+        except UnknownChange as error:
+            self._report.find(UNCHECKED, directory, f"its state was written by a newer version: {error}")
+            return
         except NONSENSE as error:
             what = f"its state is no state: {error}; the consumer begins again at the first message"
             finding = self._report.find(DAMAGE, directory, what)
@@ -297,7 +295,7 @@ def replay(
                 else:
                     pending = {each for each in pending if not seq <= each < seq + more[0]}
                 acked = True
-            elif kind == ACKED_ALL:
+            elif kind in (ACKED_ALL, ACKED_PENDING):
                 while order and order[0] <= seq:
                     pending.discard(order.popleft())
                 floor = max(floor, seq)

@@ -180,6 +180,16 @@ def test_subjects_of_a_stream_outside_the_file_are_refused_with_its_name() -> No
     assert plan.others == ["stream OTHER"]
 
 
+def test_a_mirror_ends_only_if_the_file_allows_it() -> None:
+    there = stored("streams { M { mirror: { name: O } } }")
+    action = only("streams { M { subjects: m } }", there)
+    assert action.verb is Verb.REFUSE
+    assert action.reason == (
+        "without a mirror, the stream stops copying O for good; write allow_data_loss: true to allow it"
+    )
+    assert only("streams { M { subjects: m, allow_data_loss: true } }", there).verb is Verb.UPDATE
+
+
 def test_a_mirror_waits_for_its_origin() -> None:
     actions = planned("streams { M { mirror: { name: O } }\nO { subjects: o, allow_direct: true } }").actions
     assert [(each.asset.name, each.wave) for each in actions] == [("M", 1), ("O", 0)]

@@ -59,6 +59,8 @@ def test_a_duration_has_units_or_is_in_nanoseconds(written: str, nanoseconds: in
         ("max_age: 60", '"max_age" is 60 nanoseconds, too short to be meant; write the unit: "60s"'),
         ('max_age: "5 minutes"', '"max_age" is no duration: '),
         ("max_age: true", '"max_age" is true; should be a valid integer'),
+        ("max_age: 2026-01-31T00:00:00Z", '"max_age" is a date'),
+        ("max_age: [[5m]]", '"max_age" is a list; should be a valid integer'),
         ("max_age: { a: b }", '"max_age" is a map; should be a valid integer'),
         ("max_ages: 1", 'unknown field "max_ages"; did you mean "max_age"?'),
         ("name: T", 'unknown field "name"'),

@@ -17,7 +17,7 @@ from tests.unit.jetstream.consumer.test_consumer_recovery import Restarting
 
 from pyjs.base.disk import OsDisk
 from pyjs.fsck.check import StoreCheck
-from pyjs.fsck.findings import DAMAGE
+from pyjs.fsck.findings import DAMAGE, UNCHECKED
 from pyjs.fsck.progress import Progress
 from pyjs.jetstream.consumer.acks.pending import PendingAcks
 from pyjs.store.format.meta import CHECKSUM, KIND_STATE, decode, encode, envelope_size
@@ -158,6 +158,19 @@ def test_a_snapshot_with_any_value_is_checked_and_served(js: Restarting, key: st
     again.fill(1)
     assert again.pull(batch=9, no_wait=True)[-1].seq == 4
     again.node.stop()
+
+
+def test_a_change_of_a_newer_version_is_not_taken_for_damage(js: Restarting) -> None:
+    put_log(js, [change(1, 1, 1, 1, 5), change(12, 1)])
+    before = (js.store / CONSUMER / "log.1").read_bytes()
+    assert [finding.level for finding in check(js).all_findings()] == [UNCHECKED]
+    again = Restarting(js.store, js.clock)
+    assert "c" not in again.stream("S").consumers
+    assert any(
+        "not recovered: the consumer state was written by a newer version" in t for _, t in again.log.lines
+    )
+    again.node.stop()
+    assert (js.store / CONSUMER / "log.1").read_bytes() == before
 
 
 def test_a_check_tells_of_a_log_that_a_start_does_not_believe(js: Restarting) -> None:

@@ -394,12 +394,13 @@ cdef class Consumer(StreamConsumer):
     cdef void ack_all(self, uint64_t seq, uint64_t cseq) noexcept nogil:
         """Acknowledge everything up to `seq`."""
         cdef uint32_t i = self.acks.pending.oldest
+        cdef bint spares = self.acks.n_exhausted != 0 and self.letters is not None
         while self.is_asked() and i and self.acks.pending.entries[i].seq <= seq:
             self.note_acknowledged(self.acks.pending.entries[i].seq)
             i = self.acks.pending.entries[i].newer
-        if self.acks.ack_to(seq, cseq) and self.acks.n_exhausted:
+        if self.acks.ack_to(seq, cseq, spares) and self.acks.n_exhausted and not spares:
             with gil:
-                for each in self.acks.take_exhausted(seq, self.letters is not None):
+                for each in self.acks.take_exhausted(seq):
                     self.note_acknowledged(each)
 
     cdef bint rare_ack(self, Msg* m, Verb verb, AckToken* token, bytes argument) noexcept:

@@ -12,13 +12,13 @@ from pyjs.jetstream.consumer.acks.state cimport AckState
 from pyjs.jetstream.consumer.consumer cimport ACK_EXPLICIT, ACK_NONE, Consumer
 from pyjs.jetstream.consumer.delivery.cursor cimport DeliveryCursor, Skips
 from pyjs.jetstream.consumer.acks.log cimport (
-    ACKED, ACKED_ALL, DELAYED, DELIVERED, NAKED, PROGRESS, REDELIVERED, SETTLED, TERMINATED,
+    ACKED, ACKED_ALL, ACKED_PENDING, DELAYED, DELIVERED, NAKED, PROGRESS, REDELIVERED, SETTLED, TERMINATED,
 )
 
 import orjson
 
 from pyjs.base.errors import NONSENSE
-from pyjs.jetstream.consumer.acks.log import decode
+from pyjs.jetstream.consumer.acks.log import UnknownChange, decode
 from pyjs.jetstream.consumer.record import VERSION, BadState, NewerState
 
 cdef enum:
@@ -44,6 +44,8 @@ def restore(Consumer consumer not None, bytes snapshot, deltas) -> bool:
             replay.take(delta)
         consumer.acks.changes.take()            # the file already has the replayed changes
         ahead = clamp(consumer)
+    except UnknownChange as error:              # not damage: a checksum covers each delta
+        raise NewerState(f"the consumer state was written by a newer version: {error}") from error
     except NONSENSE as error:
         raise BadState(f"the consumer state is damaged: {error}") from error
     delivered_seq, next_seq = consumer.acks.delivered_seq, consumer.cursor.next_seq
@@ -100,6 +102,8 @@ cdef class Replay:
                 self.acked(*numbers)
             elif kind == ACKED_ALL:
                 self.acked_all(*numbers)
+            elif kind == ACKED_PENDING:
+                self.acked_all(*numbers, spares=True)
             elif kind == REDELIVERED:
                 self.redelivered(*numbers)
             elif kind == PROGRESS:
@@ -181,10 +185,11 @@ cdef class Replay:
         self.left -= n
         return 0
 
-    def acked_all(self, uint64_t seq, uint64_t cseq) -> None:
-        """Replay an ack of everything up to `seq`."""
+    def acked_all(self, uint64_t seq, uint64_t cseq, bint spares=False) -> None:
+        """Replay an ack of everything up to `seq`; if `spares`, except what waits for its dead letter."""
         if self.acks.ack_to(seq, cseq):
-            self.acks.take_exhausted(seq)
+            if not spares:
+                self.acks.take_exhausted(seq)
         elif self.acks.floor_cseq < cseq <= self.acks.delivered_cseq:    # acks of removed messages, as above
             self.acks.floor_cseq = cseq
 

@@ -64,7 +64,7 @@ class ConsumerOpener:
         opened = self._new(committed)
         try:
             ahead = restore(opened, committed.state, [bytes(committed.changes)])
-        except consumer_record.BadState as error:
+        except (consumer_record.BadState, consumer_record.NewerState) as error:
             seq = max(1, self._stream.store.first_seq, committed.config.opt_start_seq)
             self._js.shared.log.error(
                 f"JetStream consumer '{opened.path}' has a state that cannot be read, and begins again at sequence"

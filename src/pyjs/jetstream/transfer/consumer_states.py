@@ -4,6 +4,11 @@ An archive has the delivered sequences, the ack floor, the time of each unacknow
 redeliveries of each message. It lacks the delays of naks: after a restore, such messages wait for `ack_wait`. It also
 lacks the list of a `last_per_subject` start: after a restore, the consumer continues with every message.
 
+Messages that were given up may be below the ack floor, and must not count as acknowledged. So archives of this server
+have two more keys, which nats-server ignores:
+
+    "pyjs_given_up": { stream_seq: number of deliveries }, "pyjs_terms": { stream_seq: reason of a client's +TERM }
+
 Source: `ConsumerState` of nats-server, JSON in archives of version 2; o.dat in those of version 1.
 """
 
@@ -23,6 +28,7 @@ from pyjs.jetstream.config.declared import as_json
 from pyjs.jetstream.config.stream_requests import read
 from pyjs.jetstream.consumer.consumer import Consumer
 from pyjs.jetstream.consumer.record import VERSION
+from pyjs.jetstream.dead_letters.letter import reason_of_term
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -49,6 +55,10 @@ def archived(consumer: Consumer, last_seq: int) -> bytes:
     again |= {str(seq): max(count - 1, 1) for seq, count in state["spent"] if seq <= last_seq}
     if again:
         out["redelivered"] = again
+    if state["spent"]:
+        out["pyjs_given_up"] = {str(seq): count for seq, count in state["spent"] if seq <= last_seq}
+    if "terms" in state:
+        out["pyjs_terms"] = {str(seq): reason for seq, reason in state["terms"] if seq <= last_seq}
     config = as_json(consumer.config) | {"name": consumer.name}
     return orjson.dumps({"config": config, "state": out})
 
@@ -91,26 +101,40 @@ def _state(given: dict[str, Any]) -> Generator[None, None, ConsumerState]:
         pending.append((_number(int(key)), _number(entry["Sequence"]), _time(entry["Timestamp"])))
         if len(pending) % ENTRIES_STEP == 0:
             yield
-    redelivered: dict[int, int] = {}
-    for key, count in (given.get("redelivered") or {}).items():
-        redelivered[_number(int(key))] = _number(count)
-        if len(redelivered) % ENTRIES_STEP == 0:
+    redelivered = yield from _counts(given, "redelivered")
+    given_up = yield from _counts(given, "pyjs_given_up")
+    terms: dict[int, str] = {}
+    for key, reason in (given.get("pyjs_terms") or {}).items():
+        terms[_number(int(key))] = reason_of_term(reason).decode()
+        if len(terms) % ENTRIES_STEP == 0:
             yield
-    return ConsumerState(_pair(given["delivered"]), _pair(given["ack_floor"]), pending, redelivered)
+    delivered, floor = _pair(given["delivered"]), _pair(given["ack_floor"])
+    return ConsumerState(delivered, floor, pending, redelivered, given_up, terms)
+
+
+def _counts(given: dict[str, Any], name: str) -> Generator[None, None, dict[int, int]]:
+    """Return a map from sequences to numbers, in steps."""
+    counts: dict[int, int] = {}
+    for key, count in (given.get(name) or {}).items():
+        counts[_number(int(key))] = _number(count)
+        if len(counts) % ENTRIES_STEP == 0:
+            yield
+    return counts
 
 
 def stored_state(state: ConsumerState) -> Generator[None, None, bytes]:
     """Return the snapshot for a state file from the state in an archive, in steps.
 
-    Deliveries up to the ack floor become acknowledged, even if the archive lists them as unacknowledged.
+    Deliveries up to the ack floor become acknowledged, even if the archive lists them as unacknowledged, unless they
+    were given up.
 
     Raises:
         BadArchive: the state is invalid.
     """
     (cseq, delivered), (floor_cseq, floor) = state.delivered, state.ack_floor
     delivered, again = max(delivered, floor), state.redelivered
-    if len(state.pending) > PENDING_MAX or len(again) > PENDING_MAX:
-        raise BadArchive(f"{len(state.pending)} pending and {len(again)} redelivered messages")
+    if max(len(state.pending), len(again), len(state.given_up)) > PENDING_MAX:
+        raise BadArchive(f"more than {PENDING_MAX} pending, redelivered or given-up messages")
     entries: list[list[int]] = []
     before = floor
     for seq, consumer_seq, ts in sorted(each for each in state.pending if each[0] > floor):
@@ -122,21 +146,25 @@ def stored_state(state: ConsumerState) -> Generator[None, None, bytes]:
         if len(entries) % ENTRIES_STEP == 0:
             yield
     waiting = {entry[0] for entry in entries}
-    spent = [
-        [seq, min(count + 1, COUNT_MAX)]
+    spent = {
+        seq: min(count + 1, COUNT_MAX)
         for seq, count in again.items()
         if floor < seq <= delivered and seq not in waiting
-    ]
+    }
+    for seq, count in state.given_up.items():
+        if 0 < seq <= delivered and seq not in waiting:
+            spent[seq] = min(max(count, 1), COUNT_MAX)
     values = {
         "next_seq": delivered + 1,
         "delivered": [max(cseq, floor_cseq), delivered],
         "floor": [floor_cseq, floor],
         "pending": entries,
-        "spent": spent,
+        "spent": list(spent.items()),
         "skips": [],
         "skips_end": 0,
     }
-    return orjson.dumps({"version": VERSION, **values})
+    terms = [(seq, reason) for seq, reason in state.terms.items() if seq in spent]
+    return orjson.dumps({"version": VERSION, **values, **({"terms": terms} if terms else {})})
 
 
 def _pair(given: dict[str, Any]) -> tuple[int, int]:

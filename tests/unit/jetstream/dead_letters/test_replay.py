@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from tests.unit.jetstream.deadfixture import STREAM_KEY, Dead
 
+from pyjs.jetstream.dead_letters.replay import Replay, Wanted
+
 NS = 1_000_000_000
 
 
@@ -175,6 +177,14 @@ def test_a_stream_without_letters_is_read_in_steps() -> None:
     for number in range(300):
         js.publish(f"$DLQ.S.{number}")
     assert counts(js) == (0, 0, 300, 0)
+
+
+def test_many_subjects_of_the_stream_are_compared_in_steps(js: Dead) -> None:
+    js.reconfigure("S", subjects=[f"many.{number}" for number in range(20_000)])
+    letter = {"Dead_Letter_Stream": "S", "Dead_Letter_Subject": "s.a"}
+    js.publish("$DLQ.S.x", b"forged", **letter)
+    steps = Replay(js.engine, js.stream("D"), Wanted(7, 10)).steps()
+    assert sum(step is None for step in steps) == 4
 
 
 def test_many_letters_go_back_in_batches() -> None:

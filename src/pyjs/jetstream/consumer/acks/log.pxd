@@ -12,6 +12,7 @@ cdef enum Change:
     EXHAUSTED                   # seq
     SETTLED                     # seq
     TERMINATED                  # seq, n, then n bytes
+    ACKED_PENDING               # seq, cseq
 
 cdef class StateLog:
     cdef unsigned char* data

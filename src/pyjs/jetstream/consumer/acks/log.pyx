@@ -13,6 +13,7 @@ Grammar (u is an unsigned LEB128 number, times are ns since the epoch):
                 | %d8 seq:u                     max_deliver reached: no longer pending
                 | %d9 seq:u                     its dead letter is stored: acknowledged
                 | %d10 seq:u n:u n*byte         terminated, with the reason in UTF-8: waits for its dead letter
+                | %d11 seq:u cseq:u             all up to seq acknowledged, except what waits for its dead letter
 
 Consecutive deliveries and acks are joined, so a batch of 500 takes a dozen bytes. Knows nothing of files.
 Compiled: runs for every delivery and every ack (benchmarks/: pull with explicit acks).
@@ -26,8 +27,8 @@ from pyjs.base.grow cimport grow
 cdef enum:
     NUMBER_SIZE_MAX = 10        # bytes of 2**64 - 1
     CHANGE_SIZE_MAX = 1 + 4 * NUMBER_SIZE_MAX
-cdef int NUMBERS[11]
-NUMBERS[:] = [0, 4, 2, 2, 2, 2, 1, 2, 1, 1, 2]
+cdef int NUMBERS[12]
+NUMBERS[:] = [0, 4, 2, 2, 2, 2, 1, 2, 1, 1, 2, 2]
 
 
 cdef class StateLog:
@@ -135,18 +136,22 @@ cdef class StateLog:
             self.put(<Change> change, numbers[0], numbers[1] if len(numbers) > 1 else 0)
 
 
+class UnknownChange(ValueError):
+    """A newer version wrote the change."""
+
+
 def decode(bytes delta) -> Iterator[tuple[int, ...]]:
     """Yield the changes in `delta` as tuples: the number of the change, then its values, the bytes of a reason last.
 
     Raises, at any step:
-        ValueError: the bytes are not a delta.
+        ValueError: the bytes are not a delta; UnknownChange: or a newer version wrote them.
     """
     cdef Py_ssize_t at = 0, end = len(delta)
     while at < end:
         change = delta[at]
         at += 1
-        if not 1 <= change <= TERMINATED:
-            raise ValueError(f"consumer state: unknown change {change} at {at - 1}")
+        if not 1 <= change <= ACKED_PENDING:
+            raise UnknownChange(f"consumer state: unknown change {change} at {at - 1}")
         values = [change]
         for _ in range(NUMBERS[<int> change]):
             value, at = _number(delta, at)

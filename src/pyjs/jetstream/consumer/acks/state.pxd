@@ -20,7 +20,7 @@ cdef class AckState:
     cpdef void delivered(self, uint64_t seq, int64_t now, bint acked) noexcept nogil
     cdef void sent_again(self, uint32_t i, int64_t now) noexcept nogil
     cpdef bint ack(self, uint64_t seq) noexcept nogil
-    cpdef bint ack_to(self, uint64_t seq, uint64_t cseq) noexcept nogil
+    cpdef bint ack_to(self, uint64_t seq, uint64_t cseq, bint spares=*) noexcept nogil
     cdef void acknowledge(self, uint32_t i) noexcept nogil
     cpdef void in_progress(self, uint64_t seq, int64_t now) noexcept nogil
     cdef int exhaust(self, uint64_t seq) except -1

@@ -10,8 +10,9 @@ Source: nats.docs "Consumers"; floors compared in tests/conformance.
 """
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
-from pyjs.jetstream.consumer.acks.log cimport ACKED_ALL, DELAYED, NAKED, PROGRESS, REDELIVERED, EXHAUSTED, SETTLED
-from pyjs.jetstream.consumer.acks.log cimport StateLog
+from pyjs.jetstream.consumer.acks.log cimport (
+    ACKED_ALL, ACKED_PENDING, DELAYED, EXHAUSTED, NAKED, PROGRESS, REDELIVERED, SETTLED, StateLog,
+)
 from pyjs.jetstream.consumer.acks.pending cimport Entry, PendingAcks
 from pyjs.store.index.sequences cimport index_live
 from pyjs.store.index.catalogue cimport Catalogue
@@ -116,8 +117,10 @@ cdef class AckState:
             else:
                 self.floor_seq, self.floor_cseq = seq, cseq
 
-    cpdef bint ack_to(self, uint64_t seq, uint64_t cseq) noexcept nogil:
+    cpdef bint ack_to(self, uint64_t seq, uint64_t cseq, bint spares=False) noexcept nogil:
         """Acknowledge everything up to `seq`; return whether anything changed. If so, call `take_exhausted` next.
+
+        If `spares`, deliveries that were given up stay, since they wait for their dead letters.
 
         After the redelivery of an older message, the `consumer_seq` of a later first delivery can be below the floor.
         nats-server confirms such an ack but ignores it; here it counts.
@@ -128,7 +131,7 @@ cdef class AckState:
         self.pending.remove_to(seq)
         self.floor_seq = seq if seq > self.floor_seq else self.floor_seq
         self.floor_cseq = cseq if cseq > self.floor_cseq else self.floor_cseq
-        self.changes.put(ACKED_ALL, seq, self.floor_cseq)
+        self.changes.put(ACKED_PENDING if spares else ACKED_ALL, seq, self.floor_cseq)
         return True
 
     cpdef void in_progress(self, uint64_t seq, int64_t now) noexcept nogil:
@@ -168,15 +171,9 @@ cdef class AckState:
         self.changes.put(SETTLED, seq, 0)
         return True
 
-    def take_exhausted(self, uint64_t seq, bint awaits_letters=False) -> list:
-        """Acknowledge all given-up deliveries up to `seq`; return their sequences.
-
-        If `awaits_letters`, they stay given up. The log has an ack of them, so a snapshot must follow.
-        """
+    def take_exhausted(self, uint64_t seq) -> list:
+        """Acknowledge all given-up deliveries up to `seq`; return their sequences."""
         taken = [each for each in self.exhausted if each <= seq]
-        if awaits_letters:
-            self.changes.lost = self.changes.lost or bool(taken)
-            return []
         for each in taken:
             del self.exhausted[each]
             self.terms.pop(each, None)
