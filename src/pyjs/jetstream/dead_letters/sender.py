@@ -191,7 +191,7 @@ class LetterSender:
                 yield from self._publish(questions, messages, last_seqs, target)
                 earlier = {}
                 for seq in last_seqs:
-                    found = self._judge(seq, questions.answers.get(seq))
+                    found = self._judge(seq, questions.answers.get(seq), target.stream)
                     if found == 0:
                         stored.append(seq)
                     elif found > last_seqs[seq]:
@@ -240,7 +240,7 @@ class LetterSender:
             questions.ask(seq, subject, message.payload, headers)
         yield from questions.wait()
 
-    def _judge(self, seq: int, answer: dict[str, Any] | None) -> int:
+    def _judge(self, seq: int, answer: dict[str, Any] | None, stream: str) -> int:
         """Return 0 if a letter is stored, -1 if it is refused, or the last sequence that its subject has."""
         if answer is None:
             if seq in self._consumer.acks.exhausted:
@@ -248,9 +248,9 @@ class LetterSender:
             return -1
         error = answer.get("error")
         if not isinstance(error, dict):
-            if answer.get("seq"):
+            if answer.get("seq") and answer.get("stream") == stream:
                 return 0
-            self._refuse([seq], "the answer is no PubAck")
+            self._refuse([seq], f"the answer is no PubAck of the stream {stream}")
             return -1
         text = str(error.get("description", ""))
         if error.get("err_code") == STREAM_WRONG_LAST_SEQUENCE.err_code:
