@@ -53,7 +53,8 @@ TICKET = re.compile(r"\b(?:issue|ticket)s? #?\d+\b", re.IGNORECASE)
 WORDS = (UNFINISHED, MACHINE, CONFLICT, TICKET)
 TEXT_SUFFIXES = {"", *".py .pyx .pxd .pyi .h .c .md .toml .txt .conf .sh .yml .json .mjs .rs".split()}
 TOP_LEVEL = {
-    *"pyproject.toml README.md CHANGELOG.md SECURITY.md LICENSE Makefile Dockerfile .dockerignore .gitignore .github .ci".split(),
+    *"pyproject.toml README.md CHANGELOG.md SECURITY.md LICENSE Makefile Dockerfile".split(),
+    *".dockerignore .gitignore .github .ci".split(),
     *"src spark raft tests conf deploy benchmarks docs".split(),
 }
 
