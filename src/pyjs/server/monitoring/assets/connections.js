@@ -2,7 +2,7 @@
 import { Chart, POWERS, ratesOf } from "./chart.js";
 import { address, Facts, h } from "./dom.js";
 import { bytes, duration, line, number, short, time } from "./format.js";
-import { List } from "./lists.js";
+import { List, ListView } from "./lists.js";
 import { Table } from "./table.js";
 
 const NAME = [
@@ -57,13 +57,13 @@ const CLOSED = [
   { id: "text", label: "Meaning", cls: "p2 long", text: (row) => row.text },
 ];
 
-export class Connections {
+export class Connections extends ListView {
   title = "Connections";
 
   constructor(params, page) {
     const closed = params.get("closed") === "true";
     const fixed = closed ? { closed: "true" } : {};
-    this.list = new List({
+    const list = new List({
       name: "connections",
       caption: closed ? "Closed connections" : "Open connections",
       columns: closed ? CLOSED : OPEN,
@@ -75,24 +75,12 @@ export class Connections {
       searched: "Search by name, address, account, user or id",
       page: { changed: (changed) => page.changed({ ...changed, ...fixed }) },
     });
+    super(list);
     const tab = (text, href, current) => h("a", { href, "aria-current": current ? "true" : null }, text);
-    this.list.extra.append(
+    list.extra.append(
       tab("Open", "#/connections", !closed),
       tab("Closed", "#/connections?closed=true", closed),
     );
-    this.element = this.list.element;
-  }
-
-  load(fetchData) {
-    return this.list.load(fetchData);
-  }
-
-  update(data) {
-    this.list.update(data);
-  }
-
-  close() {
-    this.list.close();
   }
 }
 

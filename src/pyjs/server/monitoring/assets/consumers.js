@@ -3,7 +3,7 @@ import { Chart, ratesOf } from "./chart.js";
 import { configDetails } from "./config.js";
 import { address, badge, Facts, h, reasonsList, setAttribute, setText, showReasons } from "./dom.js";
 import { bytes, duration, levelText, line, number, rate, sentence, short, time, words } from "./format.js";
-import { List } from "./lists.js";
+import { List, ListView } from "./lists.js";
 import { Table } from "./table.js";
 
 const ROWS_MORE = 1000;
@@ -60,24 +60,11 @@ export function consumerList(params, page, fixed = {}) {
   });
 }
 
-export class Consumers {
+export class Consumers extends ListView {
   title = "Consumers";
 
   constructor(params, page) {
-    this.list = consumerList(params, page);
-    this.element = this.list.element;
-  }
-
-  load(fetchData) {
-    return this.list.load(fetchData);
-  }
-
-  update(data) {
-    this.list.update(data);
-  }
-
-  close() {
-    this.list.close();
+    super(consumerList(params, page));
   }
 }
 

@@ -96,3 +96,23 @@ export class List {
     clearTimeout(this.timer);
   }
 }
+
+// A view that shows one list.
+export class ListView {
+  constructor(list) {
+    this.list = list;
+    this.element = list.element;
+  }
+
+  load(fetchData) {
+    return this.list.load(fetchData);
+  }
+
+  update(data) {
+    this.list.update(data);
+  }
+
+  close() {
+    this.list.close();
+  }
+}

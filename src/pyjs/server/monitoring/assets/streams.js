@@ -4,7 +4,7 @@ import { configDetails } from "./config.js";
 import { consumerList } from "./consumers.js";
 import { address, badge, Facts, h, reasonsList, setAttribute, setText, showReasons } from "./dom.js";
 import { bytes, levelText, line, number, rate, short, time, words } from "./format.js";
-import { List } from "./lists.js";
+import { List, ListView } from "./lists.js";
 
 // The leader and the other replicas; a follower does not report about itself.
 export function replicaText(cluster, thisServer) {
@@ -43,11 +43,11 @@ function subjectsText(row) {
   return more > 0 ? `${shown} and ${number(more)} more` : shown;
 }
 
-export class Streams {
+export class Streams extends ListView {
   title = "Streams";
 
   constructor(params, page) {
-    this.list = new List({
+    const list = new List({
       name: "streams",
       caption: "Streams of this server",
       columns: STREAM_COLUMNS,
@@ -58,19 +58,7 @@ export class Streams {
       searched: "Search by name, subject or account",
       page,
     });
-    this.element = this.list.element;
-  }
-
-  load(fetchData) {
-    return this.list.load(fetchData);
-  }
-
-  update(data) {
-    this.list.update(data);
-  }
-
-  close() {
-    this.list.close();
+    super(list);
   }
 }
 
