@@ -121,7 +121,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("command",),
         ("doctor", "workers"),
     ),
-    "server.declaring": (("requester",), ("applier",), ("part",), ("rereading",)),
+    "server.declaring": (("requester",), ("drift",), ("applier",), ("part",), ("rereading",)),
     "server.doctor": (
         ("findings", "secrets"),
         ("disk", "files", "machine", "network", "outputs"),

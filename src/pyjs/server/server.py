@@ -58,11 +58,13 @@ from pyjs.server.tls.port import TlsPort
 from pyjs.server.tls.transport import TlsTransport
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Generator, Iterator
+    from typing import Any
 
     from pyjs.base.log import Log
     from pyjs.config.options import Options, Worker
     from pyjs.core.session import ClientSession
+    from pyjs.monitor.own.declaredz import DeclaredReport
     from pyjs.server.cluster.port import RoutePort
     from pyjs.server.declaring.rereading import Reread
     from pyjs.server.monitoring.endpoints import Monitoring
@@ -221,7 +223,9 @@ class Server:
             return
         from pyjs.server.monitoring.endpoints import Monitoring
 
-        self._monitoring = Monitoring(self.driver, self.options, self._tls, certificate_ends)
+        self._monitoring = Monitoring(
+            self.driver, self.options, self._tls, certificate_ends, self.declared_report
+        )
         await self._monitoring.start()
 
     async def _start_jetstream(self) -> None:
@@ -341,6 +345,10 @@ class Server:
     def monitor_url(self) -> str | None:
         """Return the URL of the monitoring pages on this machine, or None if there are none."""
         return None if self._monitoring is None else self._monitoring.pages.urls[0]
+
+    def declared_report(self) -> Generator[Any, None, DeclaredReport]:
+        """Return, in steps, what differs from the declared assets; a step may yield a future to wait for."""
+        return self._jetstream.declared.report()
 
     @property
     def stop_asked(self) -> bool:

@@ -5,11 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyjs.config.errors import ConfigError, Place
+from pyjs.monitor.own.declaredz import nothing_declared
 from pyjs.server.failures import fail
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+    from typing import Any
+
     from pyjs.config.options import Options
     from pyjs.declared.assets import AccountAssets
+    from pyjs.monitor.own.declaredz import DeclaredReport
     from pyjs.server.declaring.applier import Applier
     from pyjs.server.driver import Driver
 
@@ -42,6 +47,10 @@ class DeclaredStreams:
         if self._applier is None and not assets:
             return
         (self._applier or self._made(driver, ())).reloaded(assets)
+
+    def report(self) -> Generator[Any, None, DeclaredReport]:
+        """Return, in steps, what differs from the file; a step may yield a future to wait for."""
+        return nothing_declared() if self._applier is None else self._applier.drift.report()
 
     def stop(self) -> None:
         """Begin nothing more."""

@@ -123,7 +123,9 @@ class Overseer:
             # port.
             from pyjs.server.workers.pages import Pages
 
-            self._pages = Pages(self._server.driver, self._server.options, self._loaded_ns)
+            self._pages = Pages(
+                self._server.driver, self._server.options, self._loaded_ns, self._server.declared_report
+            )
         self._pages.answer(target, done)
 
 
