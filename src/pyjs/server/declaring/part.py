@@ -67,10 +67,12 @@ class DeclaredStreams:
 def read_declared(options: Options) -> tuple[AccountAssets, ...]:
     """Return the declared assets of a configuration, or () if it declares none.
 
+    Of several workers, the first one applies them for all; the others have none.
+
     Raises:
         ConfigError: an asset is invalid.
     """
-    if not options.declares_assets:
+    if not options.declares_assets or (options.worker is not None and options.worker.number > 1):
         return ()
     # Imported lazily, since it takes half a second: it loads pydantic.
     try:
