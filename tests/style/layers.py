@@ -127,7 +127,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("disk", "files", "machine", "network", "outputs"),
         ("command",),
     ),
-    "operating": (("alias", "connection"), ("plan", "trace")),
+    "operating": (("alias", "connection"), ("login",), ("plan", "trace")),
     "server.workers": (
         ("channel", "metrics", "pages", "sums"),
         ("process",),
