@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from pyjs.base.errors import PyjsError
 from pyjs.base.gotext import printable
 from pyjs.operating.connection import AskFailed, Login, NoAnswer, OperatorConnection, TlsFiles
-from pyjs.operating.login import USAGE as LOGIN_USAGE
 from pyjs.operating.login import read_login
 
 if TYPE_CHECKING:
@@ -31,18 +30,21 @@ shown.
     --seconds N            end after this time (default 60, at most 3600)
     --lines N              end after so many lines (default 1000, at most 10000)
     --payload N            bytes shown of a message (default max_traced_msg_len, or 256; at most 65536)
-LOGIN_FLAGS
+    --user NAME            log in as this user, with the password in NATS_PASSWORD, or
+    --password-file FILE   with the first line of a file; - reads it from standard input
+    --creds FILE           log in with a credentials file
+    --nkey FILE            log in with the seed of an nkey
     --tlsca FILE           certificate of the authority of the server's certificate
     --tlscert FILE, --tlskey FILE
                            certificate of the client, and its private key
     --stop                 end the trace
 
-The login is also read from NATS_USER and NATS_PASSWORD, NATS_TOKEN, NATS_CREDS or NATS_NKEY.""".replace(
-    "LOGIN_FLAGS", LOGIN_USAGE
-)
+The login is also read from NATS_USER and NATS_PASSWORD, NATS_TOKEN, NATS_CREDS or NATS_NKEY."""
 VALUES = {
     name: name
-    for name in "server name seconds lines payload user password-file creds nkey tlsca tlscert tlskey".split()
+    for name in (
+        "server name seconds lines payload user password-file creds nkey tlsca tlscert tlskey".split()
+    )
 }
 VALUES["s"] = "server"
 SWITCHES = {"stop": "stop", "help": "help", "h": "help"}
