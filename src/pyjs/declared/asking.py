@@ -150,6 +150,7 @@ def _look_at_consumers(assets: AccountAssets, stored: Stored) -> Exchange[None]:
             raise
         except LookFailed as error:  # of this stream alone: its server may just have ended
             stored.unavailable[stream] = NO_ANSWER if error.is_temporary else str(error)
+            found.clear()
 
 
 def _take_consumer(stream: str, found: dict[str, ConsumerConfig], info: dict[str, Any]) -> None:
