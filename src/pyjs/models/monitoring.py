@@ -470,7 +470,7 @@ class Declaredz(Page):
     """/declaredz of this server: declared assets that clients have changed."""
 
     server_name: str
-    compared: Time | None = None  # None: the file declares nothing
+    compared: Time | None = None  # left out if the file declares nothing
     changes: bool
     counts: dict[str, int]  # assets by action
     errors: dict[str, str]  # by account: why its streams cannot be listed

@@ -69,8 +69,8 @@ class DeclaredReport(NamedTuple):
         """Return the fields that all answers have."""
         counts = self.counts()
         errors = {name: error for name, error in self.accounts.items() if error}
-        return {
-            "compared": time_text(self.compared_at_ns) if self.compared_at_ns else None,
+        compared = {"compared": time_text(self.compared_at_ns)} if self.compared_at_ns else {}
+        return compared | {
             "changes": len(self.rows) > counts[SAME],
             "counts": counts,
             "errors": errors,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyjs.config.errors import ConfigError, Place
-from pyjs.monitor.own.declaredz import nothing_declared
 from pyjs.server.failures import fail
 
 if TYPE_CHECKING:
@@ -50,6 +49,9 @@ class DeclaredStreams:
 
     def report(self) -> Generator[Any, None, DeclaredReport]:
         """Return, in steps, what differs from the file; a step may yield a future to wait for."""
+        # Imported lazily: only a monitoring port needs it.
+        from pyjs.monitor.own.declaredz import nothing_declared
+
         return nothing_declared() if self._applier is None else self._applier.drift.report()
 
     def stop(self) -> None:

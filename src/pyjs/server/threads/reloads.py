@@ -80,8 +80,9 @@ class Reloads(Generic[Found]):
         try:
             _answer(asked, STOPPING if self._stopped else self._apply(found))
         except Exception as error:
-            if asked is not None and not asked.done():
-                asked.set_exception(error)
+            if asked is None or asked.done():
+                raise
+            asked.set_exception(error)
         finally:
             waiting, self._next = self._next, None
             if waiting is not None:

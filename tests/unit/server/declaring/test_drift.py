@@ -144,7 +144,7 @@ async def test_wrong_arguments_are_refused(site: Site, query: str, text: bytes) 
 async def test_a_file_that_declares_nothing_has_no_comparison(site: Site) -> None:
     await site.start("")
     page = await site.declaredz()
-    assert (page["compared"], page["changes"], page["assets"]) == (None, False, [])
+    assert (page.get("compared"), page["changes"], page["assets"]) == (None, False, [])
 
 
 async def test_pages_share_a_comparison_and_use_it_for_some_time(

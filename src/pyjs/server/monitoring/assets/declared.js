@@ -41,9 +41,9 @@ export class Declared {
   }
 
   update(data) {
-    this.none.hidden = data.compared !== null;
-    this.parts.hidden = data.compared === null;
-    if (data.compared === null) return;
+    this.none.hidden = Boolean(data.compared);
+    this.parts.hidden = !data.compared;
+    if (!data.compared) return;
     const errors = Object.entries(data.errors).map(([account, text]) => `${account}: ${text}`);
     setText(this.error, line(errors.join("; "), 600));
     this.error.hidden = errors.length === 0;
