@@ -88,6 +88,7 @@ screenshots: browser ## the pictures of the dashboard in docs/
 declared-histories: dev ## random histories of edits of a file that declares streams, with kill -9: a hundred on one server, twenty on three (SEEDS=0-99)
 	$(PY) -m tests.declared --seeds $(or $(SEEDS),0-99) $(ARGS)
 	$(PY) -m tests.declared --seeds $(or $(SEEDS),0-19) --nodes 3 $(ARGS)
+	$(PY) -m tests.declared --reload 10000
 
 packaging: dev ## sdist, wheels and image file; the whole sdist is compiled
 	PYJS_PACKAGING=whole $(PY) -m pytest --timeout 0 tests/style/test_packaging.py spark/tests/package/test_wheels.py $(ARGS)

@@ -241,7 +241,7 @@ def _plan(words: list[str]) -> int:
         declared = read_declared(options)
     except ConfigError as error:
         return _fail(str(error))
-    return plan.run(arguments, options, declared, sys.stdout, sys.stderr)
+    return plan.run(arguments, options, declared, sys.stdout, sys.stderr, os.environ)
 
 
 def _fail(text: str) -> int:

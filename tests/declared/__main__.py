@@ -1,4 +1,4 @@
-"""Plays histories of edits of a file: `python -m tests.declared --seeds 0-99`."""
+"""Plays histories of edits of a file: `python -m tests.declared --seeds 0-99`; or measures reloads of a long one."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 from tests.declared.playing import run
+from tests.declared.sizes import measure
 
 
 def main() -> int:
@@ -16,7 +17,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.declared", description=__doc__)
     parser.add_argument("--seeds", default="0-99", help="first-last")
     parser.add_argument("--nodes", type=int, choices=(1, 3), default=1, help="servers")
+    parser.add_argument(
+        "--reload", type=int, metavar="COUNT", help="measure reloads with so many streams instead"
+    )
     options = parser.parse_args()
+    if options.reload:
+        with tempfile.TemporaryDirectory() as directory:
+            print("\n".join(measure(options.reload, Path(directory)).lines()))
+        return 0
     first, _, last = options.seeds.partition("-")
     seeds = range(int(first), int(last or first) + 1)
     began = time.monotonic()

@@ -121,13 +121,13 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("command",),
         ("doctor", "workers"),
     ),
-    "server.declaring": (("requester",), ("applier",), ("part",)),
+    "server.declaring": (("requester",), ("drift",), ("applier",), ("part",), ("rereading",)),
     "server.doctor": (
         ("findings", "secrets"),
         ("disk", "files", "machine", "network", "outputs"),
         ("command",),
     ),
-    "operating": (("alias", "connection"), ("plan", "trace")),
+    "operating": (("alias", "connection"), ("login",), ("plan", "trace")),
     "server.workers": (
         ("channel", "metrics", "pages", "sums"),
         ("process",),

@@ -42,6 +42,7 @@ VIEWS = (
     "connections",
     "connections?closed=true",
     "cluster",
+    "declared",
 )
 PIECES = "performance.getEntriesByType('resource').filter((each) => each.name.includes('offset=65536'))"
 HTML = b"<img/src=x/onerror=hacked()>"

@@ -53,7 +53,17 @@ PAGES = [
     "routez?subs=detail",
     "jsz?streams=1&config=1",
 ]
-PAGES += ["accountz", "accountz?acc=APP", "accstatz", "subsz?subs=1", "healthz", "metrics", "whyz", ""]
+PAGES += [
+    "accountz",
+    "accountz?acc=APP",
+    "accstatz",
+    "subsz?subs=1",
+    "healthz",
+    "metrics",
+    "whyz",
+    "declaredz",
+    "",
+]
 LOGINS: list[dict[str, object]] = [
     {"user": "app", "pass": f"{WORD}-app"},
     {"user": "hashed", "pass": f"{WORD}-hashed"},

@@ -405,7 +405,9 @@ def test_a_reload_reaches_all_workers(start: Callable[..., Workers]) -> None:
     config = server.directory / "server.conf"
     config.write_text(config.read_text().replace("max_payload: 1000", "max_payload: 2000"))
     server.process.signal("HUP")
-    assert server.process.logged("Reloaded server configuration (", WAIT_S)
+    assert server.process.logged(
+        "[INF] Reloaded server configuration (", WAIT_S
+    )  # not the line of one worker
     for client in clients:
         client.send(b"PUB x 1500\r\n" + b"a" * 1500 + b"\r\n")
         client.fence()

@@ -11,26 +11,48 @@ from typing import TYPE_CHECKING
 from pyjs.config.values import ConfigMap
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from pyjs.config.values import Data
 
 
 class Block:
     """The entries of one block. Two blocks are equal if they say the same, wherever it stands."""
 
-    __slots__ = ("entries",)
+    __slots__ = ("_compacted", "entries")
 
     def __init__(self, entries: ConfigMap | None = None) -> None:
-        self.entries = ConfigMap() if entries is None else entries
+        self.entries = ConfigMap() if entries is None else entries  # empty after `compact`
+        self._compacted: dict[str, object] | None = None
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Block) and self.plain() == other.plain()
 
     def __hash__(self) -> int:
-        return hash(tuple(self.entries))
+        return hash(tuple(self.plain()))
+
+    def __bool__(self) -> bool:
+        return bool(self.entries or self._compacted)
+
+    @property
+    def names(self) -> Iterable[str]:
+        """The keys of the entries."""
+        return self.entries if self._compacted is None else self._compacted
 
     def plain(self) -> dict[str, object]:
         """Return the entries as plain values."""
+        if self._compacted is not None:
+            return self._compacted
         return {name: _plain(entry.value.data) for name, entry in self.entries.items()}
+
+    def compact(self) -> None:
+        """Keep the plain values without their places.
+
+        Entries are removed one by one: to free ten thousand at once would hold up other threads.
+        """
+        self._compacted = self.plain()
+        while self.entries:
+            self.entries.popitem()
 
 
 def _plain(data: Data) -> object:
@@ -51,4 +73,13 @@ class DeclaredBlocks:
     object_store: Block = field(default_factory=Block)
 
     def __bool__(self) -> bool:
-        return any(each.entries for each in (self.streams, self.consumers, self.kv, self.object_store))
+        return any(self._blocks)
+
+    def compact(self) -> None:
+        """Keep the plain values of all blocks without their places."""
+        for each in self._blocks:
+            each.compact()
+
+    @property
+    def _blocks(self) -> tuple[Block, ...]:
+        return self.streams, self.consumers, self.kv, self.object_store

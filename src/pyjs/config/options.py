@@ -502,6 +502,13 @@ class Options:
         accounts = (each.jetstream for each in self.accounts.values())
         return bool(self.jetstream.declared) or any(each and each.declared for each in accounts)
 
+    def compact_declared(self) -> None:
+        """Keep of the declared blocks only what is compared and shown later; their assets must have been read."""
+        self.jetstream.declared.compact()
+        for account in self.accounts.values():
+            if account.jetstream is not None:
+                account.jetstream.declared.compact()
+
     def jetstream_of(self, account: str) -> AccountJetStreamOptions | None:
         """Return the JetStream limits of an account, or None if JetStream is off in this account."""
         configured = self.accounts.get(account)

@@ -7,6 +7,8 @@ through a connection.
 
 from __future__ import annotations
 
+from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
@@ -14,17 +16,18 @@ import orjson
 from pyjs.base.errors import PyjsError
 from pyjs.declared.assets import ConsumerAsset
 from pyjs.declared.comparing import Contents
-from pyjs.declared.planning import Action, Plan, Stored, StoredStream, Verb, make_plan
+from pyjs.declared.planning import Action, Plan, Stored, StoredStream, Verb, freed, make_plan
 from pyjs.jetstream.config.consumer_requests import read_create
 from pyjs.jetstream.config.json_strict import parse_time_ns
 from pyjs.jetstream.config.stream_requests import read_stream
 from pyjs.jetstream.errcodes import ApiError
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator, Iterator
     from typing import TypeAlias, TypeVar
 
     from pyjs.declared.assets import AccountAssets
+    from pyjs.jetstream.config.consumer import ConsumerConfig
 
     Answer: TypeAlias = "dict[str, Any] | None"
     Result = TypeVar("Result")
@@ -36,7 +39,6 @@ PAGE = 256  # the most streams or consumers of one answer
 STREAMS_MAX = 10_000_000
 INFOS_STEP = 16  # streams or consumers read in one turn: two milliseconds
 NO_ANSWER = "no server answers"
-INVALID = "an answer is invalid"
 TEMPORARY = (10005, 10008, 10118)  # too few servers for the replicas, no leader, or a stream without one
 NOT_FOUND = 10059  # there is no such stream
 
@@ -61,6 +63,13 @@ class LookFailed(PyjsError):
         self.is_temporary = is_temporary
 
 
+class InvalidAnswer(LookFailed):
+    """An answer is not one of the JetStream API."""
+
+    def __init__(self) -> None:
+        super().__init__("an answer is invalid", is_temporary=False)
+
+
 class Outcome(NamedTuple):
     """The result of one action."""
 
@@ -76,28 +85,35 @@ def plan(assets: AccountAssets, now_ns: int) -> Exchange[Plan]:
         LookFailed: a list was not answered, or refused.
     """
     stored = Stored()
-    pages = yield from _pages("STREAM.LIST")
-    for page in pages:
-        for at, info in enumerate(page.get("streams") or ()):
-            if at % INFOS_STEP == 0:
-                yield []
-            _take_stream(info, stored)
+
+    def take(info: dict[str, Any]) -> None:
+        _take_stream(info, stored)
+
+    def take_rest(page: dict[str, Any]) -> None:
         offline = page.get("offline") or {}
         for name in page.get("missing") or ():
             stored.unavailable[name] = offline.get(name) or NO_ANSWER
+
+    yield from _infos("STREAM.LIST", "streams", take, take_rest)
     yield from _look_at_consumers(assets, stored)
-    steps = make_plan(assets, stored, now_ns)
+    made = yield from _in_steps(make_plan(assets, stored, now_ns))
+    yield from _in_steps(freed(stored.streams))
+    return made
+
+
+def _in_steps(steps: Generator[None, None, Result]) -> Exchange[Result]:
+    """Run the steps, and yield to other work after each."""
     while True:
         try:
             next(steps)
         except StopIteration as end:
-            made: Plan = end.value
-            return made
+            result: Result = end.value
+            return result
         yield []
 
 
 def _take_stream(info: dict[str, Any], stored: Stored) -> None:
-    """Add a stream of a list; one with unknown options is unavailable. Raises LookFailed."""
+    """Add a stream of a list; one with unknown options is unavailable. Raises InvalidAnswer."""
     try:
         state, name = info["state"], info["config"]["name"]
         contents = Contents(
@@ -110,7 +126,7 @@ def _take_stream(info: dict[str, Any], stored: Stored) -> None:
     except ApiError as error:
         stored.unavailable[name] = f"its configuration cannot be read: {error.description}"
     except (AttributeError, KeyError, TypeError, ValueError):
-        raise LookFailed(INVALID, is_temporary=False) from None
+        raise InvalidAnswer from None
     else:
         stored.streams[name] = StoredStream(config, contents)
 
@@ -127,33 +143,68 @@ def _look_at_consumers(assets: AccountAssets, stored: Stored) -> Exchange[None]:
         if stream not in stored.streams:
             continue
         found = stored.consumers[stream] = {}
+        take = partial(_take_consumer, stream, found)
         try:
-            pages = yield from _pages(f"CONSUMER.LIST.{stream}")
+            yield from _infos(f"CONSUMER.LIST.{stream}", "consumers", take)
+        except InvalidAnswer:
+            raise
         except LookFailed as error:  # of this stream alone: its server may just have ended
             stored.unavailable[stream] = NO_ANSWER if error.is_temporary else str(error)
-            continue
-        for page in pages:
-            for at, info in enumerate(page.get("consumers") or ()):
-                if at % INFOS_STEP == 0:
-                    yield []
-                try:
-                    body = orjson.dumps({"stream_name": stream, "config": info["config"]})
-                    found[info["name"]] = read_create(body, strict=False).config
-                except (ApiError, KeyError, TypeError):
-                    raise LookFailed(INVALID, is_temporary=False) from None
+            found.clear()
 
 
-def _pages(words: str) -> Exchange[list[dict[str, Any]]]:
-    """Return all pages of a list. Raises LookFailed."""
-    pages = [_page((yield [Ask(words, {"offset": 0})])[0])]
-    total, limit = pages[0].get("total", 0), pages[0].get("limit", PAGE)
-    if type(total) is not int or type(limit) is not int or not 0 < limit <= PAGE or total > STREAMS_MAX:
-        raise LookFailed(INVALID, is_temporary=False)
-    offsets = list(range(limit, total, limit))
-    for at in range(0, len(offsets), PAGES_AT_ONCE):
-        answers = yield [Ask(words, {"offset": offset}) for offset in offsets[at : at + PAGES_AT_ONCE]]
-        pages += [_page(each) for each in answers]
+def _take_consumer(stream: str, found: dict[str, ConsumerConfig], info: dict[str, Any]) -> None:
+    """Add a consumer of a list. Raises InvalidAnswer."""
+    try:
+        body = orjson.dumps({"stream_name": stream, "config": info["config"]})
+        found[info["name"]] = read_create(body, strict=False).config
+    except (ApiError, KeyError, TypeError):
+        raise InvalidAnswer from None
+
+
+def _infos(
+    words: str,
+    name: str,
+    take: Callable[[dict[str, Any]], None],
+    take_rest: Callable[[dict[str, Any]], None] | None = None,
+) -> Exchange[None]:
+    """Take all elements of a list, and then the rest of each page. Raises LookFailed.
+
+    Pages are not collected: to free those of 10,000 streams at once would take a tenth of a second.
+    """
+    pages = yield from _pages(words, [0])
+    offsets = _other_offsets(pages[0])
+    while pages:
+        page = pages.pop(0)
+        infos = page.get(name) or []
+        if not isinstance(infos, list):
+            raise InvalidAnswer
+        for at, info in enumerate(infos):
+            if at % INFOS_STEP == 0:
+                yield []
+            take(info)
+        if take_rest is not None:
+            take_rest(page)
+        if not pages:
+            pages = yield from _pages(words, list(islice(offsets, PAGES_AT_ONCE)))
+
+
+def _pages(words: str, offsets: list[int]) -> Exchange[list[dict[str, Any]]]:
+    """Return the pages of a list that begin at `offsets`. Raises LookFailed."""
+    if not offsets:
+        return []
+    answers = yield [Ask(words, {"offset": offset}) for offset in offsets]
+    pages = [_page(each) for each in answers]
+    answers.clear()  # the caller has them too
     return pages
+
+
+def _other_offsets(page: dict[str, Any]) -> Iterator[int]:
+    """Return the offsets of the pages after the first one. Raises InvalidAnswer."""
+    total, limit = page.get("total", 0), page.get("limit", PAGE)
+    if type(total) is not int or type(limit) is not int or not 0 < limit <= PAGE or total > STREAMS_MAX:
+        raise InvalidAnswer
+    return iter(range(limit, total, limit))
 
 
 def _page(answer: Answer) -> dict[str, Any]:

@@ -120,7 +120,8 @@ class _AccountReader:
         self._blocks = blocks
         self._problems = problems
         self._reader = Reader(problems)
-        is_clustered = bool(options.cluster.port or options.cluster.routes)
+        # workers are one server, although there are routes between them
+        is_clustered = bool(options.cluster.port or options.cluster.routes) and options.worker is None
         self._assets = AccountAssets(account, options.jetstream, limits, is_clustered)
 
     def read(self) -> AccountAssets:

@@ -21,12 +21,17 @@ LINES_MAX = 100  # lines of one application in the log
 def plan_lines(plan: Plan) -> Iterator[str]:
     """Yield the lines of `pyjs-server plan` for one account."""
     for action in plan.actions:
-        yield f"{SIGNS[action.verb]} {described(action)}"
+        yield plan_line(action)
     for name in plan.others:
-        yield f"- {_printable(name)}  not in the file, left alone"
+        yield f"- {printable(name)}  not in the file, left alone"
 
 
-def _printable(text: str) -> str:
+def plan_line(action: Action) -> str:
+    """Return the line of one asset."""
+    return f"{SIGNS[action.verb]} {described(action)}"
+
+
+def printable(text: str) -> str:
     """Return a text without control characters: a client may have chosen a name or a description with some."""
     if text.isprintable():
         return text
@@ -45,7 +50,7 @@ def described(action: Action, *, is_done: bool = False) -> str:
     else:
         word = DONE[action.verb] if is_done else action.verb.value
         text = f"{named}  {word}{f' {changes}' if changes else ''}"
-    return _printable(text)
+    return printable(text)
 
 
 def plan_json(plan: Plan) -> dict[str, Any]:
@@ -86,7 +91,7 @@ def outcome_lines(account: str, outcomes: list[Outcome]) -> Iterator[tuple[bool,
             continue
         text = described(action, is_done=not outcome.error)
         if outcome.error and action.verb is not Verb.REFUSE:
-            text += f": {_printable(outcome.error)}"
+            text += f": {printable(outcome.error)}"
         yield bool(outcome.error), f"Declared in account {account}: {SIGNS[action.verb]} {text}"
     if count > LINES_MAX:
         yield False, f"Declared in account {account}: {count - LINES_MAX} more lines are left out"

@@ -32,7 +32,7 @@ from pyjs.models.config import (
     StreamSource,
     SubjectTransformConfig,
 )
-from pyjs.models.monitoring import Accountz, Accstatz, Connz, Healthz, Jsz, Subsz, Varz
+from pyjs.models.monitoring import Accountz, Accstatz, Connz, Declaredz, Healthz, Jsz, Subsz, Varz
 from pyjs.models.requests import (
     ConsumerCreateRequest,
     ConsumerGetnextRequest,
@@ -91,6 +91,7 @@ __all__ = [
     "ConsumerPauseRequest",
     "ConsumerResetRequest",
     "ConsumerUnpinRequest",
+    "Declaredz",
     "ErrorResponse",
     "ExternalStream",
     "Healthz",

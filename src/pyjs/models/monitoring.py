@@ -433,3 +433,49 @@ class Healthz(Answer):
     status_code: int = 200
     error: str = ""
     errors: list[HealthError] = Field(default_factory=list)
+
+
+# -- /declaredz --------------------------------------------------------------------------------------------------
+
+
+class DeclaredChange(Answer):
+    """One option that differs; a long value is the beginning of its text."""
+
+    field: str
+    old: Any = None
+    new: Any = None
+
+
+class DeclaredAsset(Answer):
+    """One declared asset, and what a reload would do with it."""
+
+    account: str
+    kind: str  # stream, consumer, kv or object_store
+    name: str
+    action: str  # create, update, same or refuse
+    changes: list[DeclaredChange]
+    reason: str = ""
+    text: str
+
+
+class NotInFile(Answer):
+    """The streams and consumers of one account that the file does not name."""
+
+    account: str
+    total: int
+    names: list[str]  # the first ones
+
+
+class Declaredz(Page):
+    """/declaredz of this server: declared assets that clients have changed."""
+
+    server_name: str
+    compared: Time | None = None  # left out if the file declares nothing
+    changes: bool
+    counts: dict[str, int]  # assets by action
+    errors: dict[str, str]  # by account: why its streams cannot be listed
+    total: int
+    offset: int
+    limit: int
+    assets: list[DeclaredAsset]
+    not_in_file: list[NotInFile]

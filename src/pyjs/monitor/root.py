@@ -17,6 +17,7 @@ LINKS = (
     ("gatewayz", "Gateways"),
     ("healthz", "Health Probe"),
     ("whyz", "Stuck Consumers"),
+    ("declaredz", "Declared Assets"),
     ("metrics", "Metrics"),
 )
 OF_ONE_PROCESS = ("dashboard",)  # a server with workers does not serve it

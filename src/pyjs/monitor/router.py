@@ -18,6 +18,7 @@ from pyjs.monitor.dashboard.views import Dashboard, is_of_dashboard
 from pyjs.monitor.healthz import healthz
 from pyjs.monitor.json_text import JsonDict, compact_json, pretty_json, pretty_pieces
 from pyjs.monitor.jsz import NotLeader, jsz, jsz_options
+from pyjs.monitor.own.declaredz import declaredz
 from pyjs.monitor.own.exposition import CONTENT_TYPE
 from pyjs.monitor.own.metrics import metrics
 from pyjs.monitor.own.whyz import wanted_by, whyz
@@ -42,6 +43,7 @@ UNCOUNTED = (
     "/ipqueuesz",
     "/raftz",
     "/whyz",
+    "/declaredz",
     "/metrics",
     "/debug/vars",
     "/stacksz",
@@ -73,6 +75,7 @@ class Router:
             "/ipqueuesz": lambda arguments: _json({}),
             "/raftz": self._raftz,
             "/whyz": self._whyz,
+            "/declaredz": self._declaredz,
             "/metrics": self._metrics,
             "/debug/vars": lambda arguments: text_response(404, "not supported yet"),
             "/stacksz": lambda arguments: text_response(404, "not supported yet"),
@@ -139,6 +142,9 @@ class Router:
 
     def _whyz(self, arguments: Arguments) -> Generator[None, None, Response]:
         return _json((yield from whyz(self._monitored, wanted_by(arguments), self._clock.now_ns())))
+
+    def _declaredz(self, arguments: Arguments) -> Generator[None, None, Response]:
+        return _json((yield from declaredz(self._monitored, arguments, self._clock.now_ns())))
 
     def _raftz(self, arguments: Arguments) -> Generator[None, None, Response]:
         if not has_groups(self._monitored):

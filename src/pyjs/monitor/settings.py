@@ -52,7 +52,7 @@ def _plain(name: str, value: object) -> JsonValue:
     if name in SECRETS:
         return HIDDEN if value else ""
     if isinstance(value, Block):
-        return list(value.entries)  # the names; there may be ten thousand
+        return list(value.names)  # the names; there may be ten thousand
     if isinstance(value, tuple):
         return [_plain("", element) for element in value]
     if isinstance(value, dict):

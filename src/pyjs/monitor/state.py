@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pyjs.monitor.own.declaredz import nothing_declared
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
 
     from pyjs.config.options import Options, TlsOptions
     from pyjs.core.account import Account
+    from pyjs.monitor.own.declaredz import DeclaredReport
     from pyjs.node import Node
 
 
@@ -62,6 +65,8 @@ class Monitored:
         no_asset  # returns a file of the dashboard by name; None: no such file
     )
     take_loop: Callable[[], LoopStats] = LoopStats
+    # returns, in steps, the declared assets that differ; a step may yield a future to wait for
+    declared: Callable[[], Generator[Any, None, DeclaredReport]] = nothing_declared
     request_counts: dict[str, int] = field(default_factory=dict)  # requests by path; http_req_stats in /varz
 
     @property

@@ -19,11 +19,10 @@ from pyjs.base.errors import PyjsError
 from pyjs.base.gotext import printable
 from pyjs.base.nuid import nuid
 from pyjs.server.system.clock import OsRng
-from pyjs.server.system.config_file import read_file
 from pyjs.wire.nkeys import USER, KeyPair, seed_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from types import TracebackType
     from typing import Self
 
@@ -280,41 +279,6 @@ class OperatorConnection:
         if not isinstance(found, dict):
             raise AskFailed(f"{self.address} sends no JSON object: is it a NATS server?")
         return found
-
-
-def read_login(options: dict[str, str], environment: Mapping[str, str]) -> Login:
-    """Return the login of the flags, or of the variables that the `nats` command reads.
-
-    Raises:
-        AskFailed: a file cannot be read or is not a credentials file.
-    """
-    creds = options.get("creds") or environment.get("NATS_CREDS", "")
-    nkey = options.get("nkey") or environment.get("NATS_NKEY", "")
-    if creds:
-        jwt, seed = _blocks(_text(creds), creds)
-        return Login(jwt=jwt, seed=seed)
-    if nkey:
-        return Login(seed=_text(nkey).strip())
-    user = options.get("user") or environment.get("NATS_USER", "")
-    return Login(
-        user, environment.get("NATS_PASSWORD", ""), "" if user else environment.get("NATS_TOKEN", "")
-    )
-
-
-def _text(path: str) -> str:
-    try:
-        return read_file(path)
-    except OSError as error:
-        raise AskFailed(f"{path}: {error.strerror}") from None
-
-
-def _blocks(text: str, path: str) -> tuple[str, str]:
-    """Return the token and the seed of a credentials file: the lines after the two BEGIN lines."""
-    lines = [line.strip() for line in text.splitlines()]
-    found = [lines[at + 1] for at, line in enumerate(lines[:-1]) if line.startswith("-----BEGIN ")]
-    if len(found) != 2:
-        raise AskFailed(f"{path} is not a credentials file: it has a token and a seed")
-    return found[0], found[1]
 
 
 def _seed(text: str) -> bytes:

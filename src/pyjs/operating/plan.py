@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, NamedTuple, TextIO
 
 import orjson
 
-from pyjs.base.errors import PyjsError, reason_of
+from pyjs.base.errors import PyjsError
 from pyjs.config.errors import suggestion
 from pyjs.config.options import GLOBAL_ACCOUNT, is_bcrypt
 from pyjs.declared.asking import LookFailed, plan
 from pyjs.declared.report import is_done, plan_json, plan_lines
 from pyjs.operating.connection import AskFailed, Login, OperatorConnection, TlsFiles
+from pyjs.operating.login import read_login
 from pyjs.server.system.clock import SystemClock
-from pyjs.server.system.config_file import read_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from pyjs.config.options import Options, UserOptions
     from pyjs.declared.asking import Answer, Exchange
@@ -32,7 +32,9 @@ WITH_VALUE = (
     "--server",
     "--user",
     "--password",
+    "--password-file",
     "--token",
+    "--creds",
     "--nkey",
     "--tlsca",
     "--tlscert",
@@ -40,10 +42,13 @@ WITH_VALUE = (
     "--account",
 )
 USAGE = """Usage: pyjs-server plan -c FILE [--json] [--server HOST:PORT] [--account NAME]
-                        [--user NAME --password TEXT | --token TEXT | --nkey FILE]
-                        [--tlsca FILE] [--tlscert FILE --tlskey FILE]"""
+                        [--user NAME --password-file FILE | --creds FILE | --nkey FILE]
+                        [--tlsca FILE] [--tlscert FILE --tlskey FILE]
+
+The login is also read from NATS_USER and NATS_PASSWORD, NATS_TOKEN, NATS_CREDS or NATS_NKEY. --password TEXT
+and --token TEXT are accepted too, but other users of this machine can see them."""
 TIMEOUT_S = 10.0
-LOGIN = "add --account with --user and --password, --token or --nkey"
+LOGIN = "add --account with --user and --password-file, --creds, --nkey, or NATS_TOKEN"
 WILDCARDS = ("", "0.0.0.0", "::")
 NO_CHANGES, FAILED, CHANGES = 0, 1, 2
 
@@ -57,6 +62,11 @@ class Arguments(NamedTuple):
     def get(self, name: str) -> str:
         """Return a value, or ""."""
         return self.values.get(f"--{name}", "")
+
+    @property
+    def named(self) -> dict[str, str]:
+        """The values by name, without dashes."""
+        return {name.lstrip("-"): value for name, value in self.values.items()}
 
     @property
     def config(self) -> str:
@@ -92,11 +102,23 @@ def parse(words: list[str]) -> Arguments:
 
 
 def run(
-    arguments: Arguments, options: Options, declared: tuple[AccountAssets, ...], out: TextIO, err: TextIO
+    arguments: Arguments,
+    options: Options,
+    declared: tuple[AccountAssets, ...],
+    out: TextIO,
+    err: TextIO,
+    environment: Mapping[str, str] | None = None,
 ) -> int:
-    """Print the plan; return the exit code."""
+    """Print the plan; return the exit code. `environment` may have a login."""
     try:
-        plans = [_plan_of(arguments, options, each) for each in _chosen(arguments, declared)]
+        chosen = _chosen(arguments, declared)
+        login = read_login(arguments.named, environment or {})
+        if login is not None and len(chosen) > 1:
+            names = ", ".join(each.account for each in chosen)
+            text = f"a login is for one account: add --account, one of {names}"
+            raise PlanFailed(f"{text} (NATS_USER and similar variables are a login too)")
+        url = _url(arguments, options)
+        plans = [_plan_of(arguments, url, login or _login_in(options, each.account), each) for each in chosen]
     except (PlanFailed, AskFailed, LookFailed) as error:
         print(f"plan: {error}", file=err)
         return FAILED
@@ -125,19 +147,11 @@ def _chosen(arguments: Arguments, declared: tuple[AccountAssets, ...]) -> tuple[
     if name and name not in names:
         fix = suggestion(name, names, f"it declares for {', '.join(names) or 'none'}")
         raise PlanFailed(f'the file declares nothing for the account "{name}"; {fix}')
-    if _has_login(arguments) and len(names) > 1 and not name:
-        raise PlanFailed(f"a login is for one account: add --account, one of {', '.join(names)}")
     return tuple(each for each in declared if name in ("", each.account))
 
 
-def _has_login(arguments: Arguments) -> bool:
-    return any(arguments.get(name) for name in ("user", "token", "nkey"))
-
-
-def _plan_of(arguments: Arguments, options: Options, assets: AccountAssets) -> Plan:
-    login = _login(arguments) if _has_login(arguments) else _login_in(options, assets.account)
+def _plan_of(arguments: Arguments, url: str, login: Login, assets: AccountAssets) -> Plan:
     tls = TlsFiles(arguments.get("tlsca"), arguments.get("tlscert"), arguments.get("tlskey"))
-    url = _url(arguments, options)
     with OperatorConnection(url, login, tls, TIMEOUT_S, name="pyjs-server plan", fix=LOGIN) as connection:
         return _carried_out(plan(assets, SystemClock().wall_ns()), connection)
 
@@ -155,7 +169,7 @@ def _carried_out(exchange: Exchange[Plan], connection: OperatorConnection) -> Pl
 
 
 def _url(arguments: Arguments, options: Options) -> str:
-    """Return the address of the server."""
+    """Return the address of the server. Raises PlanFailed."""
     text = arguments.get("server")
     if not text:
         if options.port <= 0:
@@ -163,16 +177,6 @@ def _url(arguments: Arguments, options: Options) -> str:
         host = "127.0.0.1" if options.host in WILDCARDS else options.host
         return f"nats://[{host}]:{options.port}" if ":" in host else f"nats://{host}:{options.port}"
     return text
-
-
-def _login(arguments: Arguments) -> Login:
-    seed = arguments.get("nkey")
-    if seed:
-        try:
-            seed = read_file(seed).strip()
-        except OSError as error:
-            raise PlanFailed(f"--nkey: {reason_of(error)}") from None
-    return Login(arguments.get("user"), arguments.get("password"), arguments.get("token"), seed=seed)
 
 
 def _login_in(options: Options, account: str) -> Login:
@@ -199,5 +203,5 @@ def _login_in(options: Options, account: str) -> Login:
             return Login(user.user, user.password)
     raise PlanFailed(
         f'the file has no user of the account "{account}" with a plain password and without permissions:'
-        " add --account with --user and --password, --token or --nkey"
+        f" {LOGIN}"
     )

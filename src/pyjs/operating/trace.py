@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from pyjs.base.errors import PyjsError
 from pyjs.base.gotext import printable
-from pyjs.operating.connection import AskFailed, NoAnswer, OperatorConnection, TlsFiles, read_login
+from pyjs.operating.connection import AskFailed, Login, NoAnswer, OperatorConnection, TlsFiles
+from pyjs.operating.login import read_login
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,7 +30,8 @@ shown.
     --seconds N            end after this time (default 60, at most 3600)
     --lines N              end after so many lines (default 1000, at most 10000)
     --payload N            bytes shown of a message (default max_traced_msg_len, or 256; at most 65536)
-    --user NAME            log in as this user, with the password in NATS_PASSWORD
+    --user NAME            log in as this user, with the password in NATS_PASSWORD, or
+    --password-file FILE   with the first line of a file; - reads it from standard input
     --creds FILE           log in with a credentials file
     --nkey FILE            log in with the seed of an nkey
     --tlsca FILE           certificate of the authority of the server's certificate
@@ -39,7 +41,10 @@ shown.
 
 The login is also read from NATS_USER and NATS_PASSWORD, NATS_TOKEN, NATS_CREDS or NATS_NKEY."""
 VALUES = {
-    name: name for name in "server name seconds lines payload user creds nkey tlsca tlscert tlskey".split()
+    name: name
+    for name in (
+        "server name seconds lines payload user password-file creds nkey tlsca tlscert tlskey".split()
+    )
 }
 VALUES["s"] = "server"
 SWITCHES = {"stop": "stop", "help": "help", "h": "help"}
@@ -110,7 +115,7 @@ def _ask(options: dict[str, str], environment: Mapping[str, str], body: dict[str
     """Send the request, and return a line about its success."""
     url = options.get("server") or environment.get("NATS_URL") or "nats://127.0.0.1:4222"
     files = TlsFiles(*(options.get(name, "") for name in ("tlsca", "tlscert", "tlskey")))
-    login = read_login(options, environment)
+    login = read_login(options, environment) or Login()
     with OperatorConnection(url, login, files, TIMEOUT_S, name="pyjs-server trace") as connection:
         name, server_id = _server(connection, options.get("name", ""))
         answer = connection.request(f"$SYS.REQ.SERVER.{server_id}.PYJS.TRACE", json.dumps(body).encode())

@@ -17,6 +17,7 @@ from pyjs.server.system import files
 from pyjs.server.system.config_file import read_file
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable
 
     from pyjs.base.log import Log
@@ -92,9 +93,13 @@ def rewrite_files(old: Options, new: Options, log: Log, write_ports_file: Callab
     write_ports_file()
 
 
-def refuse_reload() -> str:
+def refuse_reload(loop: asyncio.AbstractEventLoop) -> asyncio.Future[str]:
     """Return the reason for which a single worker refuses a reload: all workers have the same configuration."""
-    return "a server with workers reloads all of them at once: send SIGHUP to it, or use pyjs-server --signal reload"
+    refused = loop.create_future()
+    refused.set_result(
+        "a server with workers reloads all of them at once: send SIGHUP to it, or use pyjs-server --signal reload"
+    )
+    return refused
 
 
 def _shown(name: str, value: object) -> str:

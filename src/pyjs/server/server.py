@@ -27,7 +27,8 @@ from pyjs.node import Node
 from pyjs.server.addresses import ListenFailed, bind, host_port, reachable, urls
 from pyjs.server.announce import announce_start
 from pyjs.server.connection import Connection
-from pyjs.server.declaring.part import DeclaredStreams, read_declared
+from pyjs.server.declaring.part import DeclaredStreams
+from pyjs.server.declaring.rereading import given, read_with_declared
 from pyjs.server.driver import Driver
 from pyjs.server.failures import StartFailed, attempt, fail
 from pyjs.server.jetstream_switch import JetStreamSwitch
@@ -40,7 +41,6 @@ from pyjs.server.reload import (
     LOG_OPTIONS,
     ReloadRefused,
     change_line,
-    read_again,
     refuse_reload,
     rewrite_files,
 )
@@ -51,18 +51,22 @@ from pyjs.server.system.descriptors import open_files_max
 from pyjs.server.system.resources import effective_options
 from pyjs.server.system.scratch import UnsyncedDisk
 from pyjs.server.threads.io_thread import IoThread
+from pyjs.server.threads.reloads import Reloads
 from pyjs.server.threads.workers import Workers
 from pyjs.server.tls.context import TlsFailed, certificate_ends, read_tls_settings
 from pyjs.server.tls.port import TlsPort
 from pyjs.server.tls.transport import TlsTransport
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Generator, Iterator
+    from typing import Any
 
     from pyjs.base.log import Log
     from pyjs.config.options import Options, Worker
     from pyjs.core.session import ClientSession
+    from pyjs.monitor.own.declaredz import DeclaredReport
     from pyjs.server.cluster.port import RoutePort
+    from pyjs.server.declaring.rereading import Reread
     from pyjs.server.monitoring.endpoints import Monitoring
     from pyjs.server.monitoring.http import HttpConnection
     from pyjs.server.system.scratch import ScratchStore
@@ -107,9 +111,9 @@ class Server:
         self._system_account: SystemAccount
         self._jetstream: JetStreamSwitch
         self._workers: Workers
+        self._reloads: Reloads[Reread]
         self._lame_duck: LameDuck | None = None  # not None: in lame duck mode
         self._stop_asked = False
-        self._stands_in = False
         self.stops_with_all = False  # in a worker: all other workers are stopping too
         self._stopping: asyncio.Task[None] | None = None
         self._stopped = asyncio.Event()
@@ -135,7 +139,6 @@ class Server:
         """
         assert self.state is State.NEW
         self.state = State.STARTING
-        self._stands_in = stands_in
         self._pid = os.getpid()
         self.loop = asyncio.get_running_loop()
         self._make_parts(spin)
@@ -147,10 +150,10 @@ class Server:
             await self._start_trust()
             await self._start_monitoring()
             await self._start_jetstream()
-            reload = self.reload if self.options.worker is None else refuse_reload
+            reload = self.reload if self.options.worker is None else partial(refuse_reload, self.loop)
             self._system_account = SystemAccount(self.driver, self.options, certificate_ends, reload)
             if self.options.worker is not None:
-                await self._meet(self.options.worker)
+                await self._meet(self.options.worker, stands_in)
             self._bind_clients()
             await self._start_routes()
             await self._jetstream.declared.start(self.driver)
@@ -188,6 +191,7 @@ class Server:
             self.driver.after_turn.append(Spin(self.driver).after_turn)
         self._tls = TlsPort(self.loop, self.log, self.driver.after)
         self._jetstream = JetStreamSwitch(self.driver, DeclaredStreams())
+        self._reloads = Reloads(self.loop, lambda: read_with_declared(self.options), self._apply_file)
 
     def _start_tls(self) -> None:
         try:
@@ -219,7 +223,9 @@ class Server:
             return
         from pyjs.server.monitoring.endpoints import Monitoring
 
-        self._monitoring = Monitoring(self.driver, self.options, self._tls, certificate_ends)
+        self._monitoring = Monitoring(
+            self.driver, self.options, self._tls, certificate_ends, self.declared_report
+        )
         await self._monitoring.start()
 
     async def _start_jetstream(self) -> None:
@@ -291,12 +297,12 @@ class Server:
             # The clients of a restarted server must reach subscribers and streams of the others at once.
             await self._routes.wait_known()
 
-    async def _meet(self, worker: Worker) -> None:
+    async def _meet(self, worker: Worker, stands_in: bool) -> None:
         """Open the routes to the other workers and wait for them, so that clients can use the streams at once."""
         await self._start_routes()
         assert self._routes is not None
         try:
-            async with asyncio.timeout(MEET_S if self._stands_in else None):
+            async with asyncio.timeout(MEET_S if stands_in else None):
                 await self._routes.wait_met(worker.count - 1, self._jetstream.spread)
         except TimeoutError:
             self.log.warn("Not all other workers answer; clients are accepted without them")
@@ -340,6 +346,10 @@ class Server:
         """Return the URL of the monitoring pages on this machine, or None if there are none."""
         return None if self._monitoring is None else self._monitoring.pages.urls[0]
 
+    def declared_report(self) -> Generator[Any, None, DeclaredReport]:
+        """Return, in steps, what differs from the declared assets; a step may yield a future to wait for."""
+        return self._jetstream.declared.report()
+
     @property
     def stop_asked(self) -> bool:
         """Whether a stop was requested, possibly before the start."""
@@ -369,12 +379,15 @@ class Server:
             listed["cluster"] = self._routes.urls
         files.write_ports_file(options.ports_file_dir, listed, self.log)
 
-    def reload(self) -> str:
-        """Apply the current configuration file as a whole; if that is impossible, log and return the reason."""
+    def reload(self) -> asyncio.Future[str]:
+        """Apply the current configuration file as a whole; the result is the reason if that is impossible, or ""."""
+        return self._reloads.ask()
+
+    def _apply_file(self, found: Reread | Exception) -> str:
+        """Apply a file that was read again; if that is impossible, log and return the reason."""
         old = self.options
         try:
-            new, changed = read_again(old)
-            declared = read_declared(new)
+            new, changed, declared = given(found)
             names = {change.name for change in changed}
             tls = read_tls_settings(new)
             route_tls = None if self._routes is None else self._routes.read_reloaded(new)
@@ -526,6 +539,7 @@ class Server:
     async def _close_everything(self) -> None:
         """Close ports, streams and connections, in this order; if a step fails, still run the others."""
         self._close_ports()
+        self._reloads.stop()
         self._jetstream.declared.stop()
         attempt(self.log, self.driver.turn_now)
         if self._routes is not None:
@@ -538,6 +552,7 @@ class Server:
         self._leave_cluster()
         self.driver.stop()
         await self._workers.finish()
+        await self._reloads.close()
         await self._close_connections()
         await self._tls.close()
         if self._websocket is not None:

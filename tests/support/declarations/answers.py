@@ -18,6 +18,7 @@ from pyjs.models import (
     Accountz,
     Accstatz,
     Connz,
+    Declaredz,
     ErrorResponse,
     Healthz,
     Jsz,
@@ -31,7 +32,7 @@ from pyjs.models.answers import ANSWERS, API_PREFIX
 
 from .pages import DOCS
 
-PAGES: tuple[type[BaseModel], ...] = (Varz, Connz, Subsz, Jsz, Accountz, Accstatz, Healthz)
+PAGES: tuple[type[BaseModel], ...] = (Varz, Connz, Subsz, Jsz, Accountz, Accstatz, Healthz, Declaredz)
 DIALECT = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
 DEFINED = "#/$defs/"
 

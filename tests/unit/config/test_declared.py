@@ -25,3 +25,17 @@ def test_blocks_are_equal_wherever_they_stand() -> None:
 def test_only_blocks_with_entries_declare() -> None:
     assert not options("streams {}, kv {}").declares_assets
     assert options("object_store { o {} }").declares_assets
+
+
+def test_compacted_blocks_compare_and_show_the_same() -> None:
+    text = "streams { S { subjects: [a, b] }, T {} }, kv { b { history: 5 } }"
+    compact, whole = options(text), options(text)
+    compact.compact_declared()
+    compact.compact_declared()
+    assert compact.declares_assets
+    assert compact.jetstream.declared == whole.jetstream.declared
+    assert compact.jetstream.declared != options("streams { S {} }").jetstream.declared
+    assert (
+        [*compact.jetstream.declared.streams.names] == [*whole.jetstream.declared.streams.names] == ["S", "T"]
+    )
+    assert not compact.jetstream.declared.streams.entries

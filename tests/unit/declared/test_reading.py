@@ -6,9 +6,11 @@ import pytest
 
 from pyjs.config.errors import ConfigError
 from pyjs.config.load import load_options
-from pyjs.config.options import Options
+from pyjs.config.options import Options, Worker
+from pyjs.config.ports.workers import place_worker
 from pyjs.declared.assets import AccountAssets
 from pyjs.declared.reading import read_assets
+from pyjs.server.declaring.part import read_declared
 
 SECOND = 1_000_000_000
 
@@ -243,9 +245,13 @@ def test_an_account_without_jetstream_declares_nothing(text: str, line: str) -> 
     assert line in str(caught.value)
 
 
-def test_workers_do_not_apply_assets() -> None:
-    with pytest.raises(ConfigError, match="workers with declared streams"):
-        options("workers: 2\njetstream { streams { S {} } }")
+def test_the_first_of_several_workers_has_the_assets_of_one_server() -> None:
+    found = options("workers: 2\njetstream { streams { S {} } }")
+    for number, names in ((1, ["S"]), (2, [])):
+        placed = place_worker(found, Worker(number, 2, "id", 4222, 0, "/tmp"))
+        declared = read_declared(placed)
+        assert [name for each in declared for name in each.streams] == names
+        assert not any(each.is_clustered for each in declared)
 
 
 def test_a_file_without_blocks_declares_nothing() -> None:

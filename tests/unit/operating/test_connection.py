@@ -13,7 +13,8 @@ from tests.support.certificates import COMMON, LOCAL, Authority, subject
 
 from pyjs.aio import ServerThread
 from pyjs.operating import connection as operating
-from pyjs.operating.connection import AskFailed, Login, OperatorConnection, TlsFiles, read_login
+from pyjs.operating.connection import AskFailed, Login, OperatorConnection, TlsFiles
+from pyjs.operating.login import read_login
 from pyjs.testing.jwt import Key, write_example
 
 NOBODY, NO_FILES = Login(), TlsFiles()
@@ -159,6 +160,7 @@ def test_a_user_with_an_nkey_signs(tmp_path: Path) -> None:
     )
 
     login = read_login({"nkey": str(tmp_path / "user.nk")}, {})
+    assert login is not None
 
     with ServerThread(tmp_path / "server.conf") as server, connected(server.client_url, login) as connection:
         assert connection.request(PING, b"")["id"]
@@ -170,6 +172,7 @@ def test_a_user_of_an_operator_logs_in_with_credentials(tmp_path: Path) -> None:
     config.write_text("listen: '127.0.0.1:-1'\n" + config.read_text())
 
     login = read_login({}, {"NATS_CREDS": str(tmp_path / "admin.creds")})
+    assert login is not None
 
     with ServerThread(config) as server, connected(server.client_url, login) as connection:
         assert connection.request(PING, b"")["id"]
@@ -193,36 +196,6 @@ def test_a_server_that_encrypts_is_asked_over_tls(tmp_path: Path) -> None:
 
     assert str(failure.value).startswith(f"no encrypted connection to {address} (")
     assert str(failure.value).endswith("): give the certificate of its authority as --tlsca FILE")
-
-
-@pytest.mark.parametrize(
-    ("options", "environment", "login"),
-    [
-        ({"user": "u"}, {"NATS_USER": "v", "NATS_PASSWORD": "p", "NATS_TOKEN": "t"}, Login("u", "p")),
-        ({}, {"NATS_USER": "v", "NATS_PASSWORD": "p"}, Login("v", "p")),
-        ({}, {"NATS_TOKEN": "t"}, Login(token="t")),
-        ({}, {}, Login()),
-    ],
-)
-def test_a_login_comes_from_flags_and_environment(
-    options: dict[str, str], environment: dict[str, str], login: Login
-) -> None:
-    assert read_login(options, environment) == login
-    assert (
-        "p" not in repr(read_login(options, environment)).partition("object")[0].replace("operating", "")[-3:]
-    )
-
-
-def test_a_file_without_a_key_is_told(tmp_path: Path) -> None:
-    (tmp_path / "empty").write_text("-----BEGIN")
-
-    for options, text in (
-        ({"creds": str(tmp_path / "none")}, "No such file or directory"),
-        ({"creds": str(tmp_path / "empty")}, "is not a credentials file: it has a token and a seed"),
-    ):
-        with pytest.raises(AskFailed) as failure:
-            read_login(options, {})
-        assert text in str(failure.value)
 
 
 def test_a_seed_of_another_kind_is_told() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import os
 import socket
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -34,7 +35,7 @@ def run_plan(path: Path, *words: str) -> Ran:
     except command.PlanFailed as error:
         return 1, "", str(error)
     options = load_options(str(path), read_file, {}, {})
-    code = command.run(arguments, options, read_declared(options), out, err)
+    code = command.run(arguments, options, read_declared(options), out, err, os.environ)
     return code, out.getvalue(), err.getvalue()
 
 
@@ -119,13 +120,26 @@ async def test_a_user_without_a_plain_password_must_be_named(plan: Run) -> None:
         (("--account", "X"), 'the file declares nothing for the account "X"'),
         (("--account", "A", "--user", "a", "--password", "no"), "Authorization Violation"),
         (("--account", "A", "--token", "no"), "Authorization Violation"),
-        (("--account", "A", "--nkey", "/missing"), "--nkey: no such file"),
+        (("--account", "A", "--nkey", "/missing"), "/missing: No such file"),
     ],
 )
 async def test_a_wrong_login_is_an_error(plan: Run, words: tuple[str, ...], text: str) -> None:
     code, out, err = await plan(USERS, "streams { S {} }", *words)
     assert (code, out) == (1, "")
     assert text in err
+
+
+async def test_a_login_comes_from_variables(plan: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, text in (("NATS_USER", "a"), ("NATS_PASSWORD", "pa")):
+        monkeypatch.setenv(name, text)
+    assert (await plan(USERS, "streams { S {} }", "--account", "A"))[0] == 2
+    assert "similar variables are a login too" in (await plan(USERS, "streams { S {} }"))[2]
+
+
+async def test_a_password_comes_from_a_file(plan: Run, tmp_path: Path) -> None:
+    (tmp_path / "password").write_text("pa\n")
+    words = ("--account", "A", "--user", "a", "--password-file", str(tmp_path / "password"))
+    assert (await plan(USERS, "streams { S {} }", *words))[0] == 2
 
 
 async def test_a_named_user_is_used(plan: Run) -> None:

@@ -238,11 +238,11 @@ async def test_a_reload_gives_no_jetstream_back_to_a_lame_duck(tmp_path: Path) -
     peer = await Peer.of(server)
 
     server.start_lame_duck()
-    server.reload()
+    await server.reload()
 
     assert server.node.jetstream is None
     server.request_stop()
-    server.reload()
+    await server.reload()
     assert server.node.jetstream is None
     await stopped(server)
     peer.writer.close()
@@ -255,7 +255,7 @@ async def test_a_key_that_is_set_twice_is_a_warning_at_the_start_and_at_a_reload
     await server.start()
     config.write_text('listen: "127.0.0.1:-1"\n\nping_max: 3\nping_max: 5\n')
 
-    server.reload()
+    await server.reload()
 
     assert server.options.limits.ping_max == 5
     assert isinstance(server.log, ListLog)
@@ -272,7 +272,7 @@ async def test_a_probable_mistake_is_a_warning_at_a_reload(tmp_path: Path) -> No
     await server.start()
     config.write_text('listen: "127.0.0.1:-1"\nping_interval: 60\n')
 
-    server.reload()
+    await server.reload()
 
     assert isinstance(server.log, ListLog)
     warned = [text for level, text in server.log.lines if level == "WRN"]
@@ -291,11 +291,11 @@ async def test_a_reload_that_cannot_start_jetstream_leaves_the_store_alone(
     config.write_text(f'listen: "127.0.0.1:-1"\njetstream {{ store_dir: "{tmp_path}/js" }}\n')
 
     for _ in range(2):
-        server.reload()
+        await server.reload()
         assert server.node.jetstream is None
         assert all(account.jetstream is None for account in server.node.accounts.values())
     await stopped(owner)
-    server.reload()
+    await server.reload()
 
     assert server.node.jetstream is not None
     assert isinstance(server.log, ListLog)

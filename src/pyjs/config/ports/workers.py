@@ -36,9 +36,6 @@ def check_workers(options: Options, at: Callable[[str], Place]) -> list[Problem]
     if options.jetstream.spread_workers and options.operator_keys:
         cause = "spread_workers with accounts of an operator is not supported yet: each worker learns them by itself"
         found.append(Problem(at("jetstream.spread_workers"), cause, "remove spread_workers"))
-    if options.declares_assets:
-        cause = "workers with declared streams, consumers or buckets are not supported yet"
-        found.append(Problem(place, cause, "remove workers, or declare nothing"))
     limits = options.limits
     if limits.max_payload > limits.max_pending // 4:
         sizes = (

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from pyjs.monitor.dashboard.cluster import cluster
 from pyjs.monitor.dashboard.connections import connection_view, connections
 from pyjs.monitor.dashboard.consumers import consumer_view, consumers
+from pyjs.monitor.dashboard.declared import declared
 from pyjs.monitor.dashboard.messages import Refused, Unreadable, message_view, messages
 from pyjs.monitor.dashboard.overview import overview, server_fields
 from pyjs.monitor.dashboard.site import Site
@@ -72,6 +73,7 @@ VIEWS: dict[str, Callable[[Site, Arguments], Steps]] = {
     "connections": connections,
     "connection": connection_view,
     "cluster": cluster,
+    "declared": declared,
     "messages": messages,
     "message": message_view,
 }

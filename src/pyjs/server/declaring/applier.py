@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from pyjs.declared.asking import NO_ANSWER, LookFailed, carry_out, plan
 from pyjs.declared.planning import Verb
 from pyjs.declared.report import described, outcome_lines, totals
+from pyjs.server.declaring.drift import Drift
 from pyjs.server.declaring.requester import Requester
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ class Applier:
         self._timer: Timer | None = None  # to the next attempt or comparison
         self._said: list[str] = []  # lines of the last application, which the next attempt does not log again
         self._idle = asyncio.Event()
+        self.drift = Drift(driver, lambda: self._assets)
         driver.after_turn.append(self._after_turn)
 
     async def start(self) -> None:
@@ -73,6 +75,7 @@ class Applier:
     def reloaded(self, assets: tuple[AccountAssets, ...]) -> None:
         """Apply the assets of a reloaded file."""
         self._assets = assets
+        self.drift.forget()
         self._said = []
         if self._applies:
             self._begin()
@@ -180,6 +183,7 @@ class Applier:
         if stopped:
             return
         self._state = State.IDLE
+        self.drift.forget()
         if again:
             self._begin()
             return

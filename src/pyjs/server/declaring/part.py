@@ -8,8 +8,12 @@ from pyjs.config.errors import ConfigError, Place
 from pyjs.server.failures import fail
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+    from typing import Any
+
     from pyjs.config.options import Options
     from pyjs.declared.assets import AccountAssets
+    from pyjs.monitor.own.declaredz import DeclaredReport
     from pyjs.server.declaring.applier import Applier
     from pyjs.server.driver import Driver
 
@@ -43,6 +47,13 @@ class DeclaredStreams:
             return
         (self._applier or self._made(driver, ())).reloaded(assets)
 
+    def report(self) -> Generator[Any, None, DeclaredReport]:
+        """Return, in steps, what differs from the file; a step may yield a future to wait for."""
+        # Imported lazily: only a monitoring port needs it.
+        from pyjs.monitor.own.declaredz import nothing_declared
+
+        return nothing_declared() if self._applier is None else self._applier.drift.report()
+
     def stop(self) -> None:
         """Begin nothing more."""
         if self._applier is not None:
@@ -58,10 +69,12 @@ class DeclaredStreams:
 def read_declared(options: Options) -> tuple[AccountAssets, ...]:
     """Return the declared assets of a configuration, or () if it declares none.
 
+    Of several workers, the first one applies them for all; the others have none.
+
     Raises:
         ConfigError: an asset is invalid.
     """
-    if not options.declares_assets:
+    if not options.declares_assets or (options.worker is not None and options.worker.number > 1):
         return ()
     # Imported lazily, since it takes half a second: it loads pydantic.
     try:

@@ -14,9 +14,11 @@ from pyjs.server.monitoring.pages import Pages
 from pyjs.server.system.process import SystemProcess
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
+    from typing import Any
 
     from pyjs.config.options import Options, TlsOptions
+    from pyjs.monitor.own.declaredz import DeclaredReport
     from pyjs.server.driver import Driver
     from pyjs.server.tls.port import TlsPort
 
@@ -25,9 +27,16 @@ class Monitoring:
     """The open monitoring port of one server."""
 
     def __init__(
-        self, driver: Driver, options: Options, tls: TlsPort, certificate_ends: Callable[[TlsOptions], str]
+        self,
+        driver: Driver,
+        options: Options,
+        tls: TlsPort,
+        certificate_ends: Callable[[TlsOptions], str],
+        declared: Callable[[], Generator[Any, None, DeclaredReport]],
     ) -> None:
         """Listen on the port of `options`; new connections use the current settings of `tls`.
+
+        `declared` returns what differs from the declared assets.
 
         Raises:
             StartFailed: the server cannot listen on the port.
@@ -43,6 +52,7 @@ class Monitoring:
             certificate_ends=certificate_ends,
             asset=asset,
             take_loop=driver.take_loop,
+            declared=declared,
         )
         router = Router(self._monitored, node.clock, node.log)
         self.pages = Pages(driver.loop, options, tls, router.answer, node.log)

@@ -8,6 +8,7 @@ from pyjs.system_account.events import SystemEvents
 from pyjs.system_account.requests import SystemRequests
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable
 
     from pyjs.config.options import Options, TlsOptions
@@ -23,9 +24,9 @@ class SystemAccount:
         driver: Driver,
         options: Options,
         certificate_ends: Callable[[TlsOptions], str],
-        reload: Callable[[], str],
+        reload: Callable[[], asyncio.Future[str]],
     ) -> None:
-        """Create the account; `reload` applies the configuration file again and returns the error, or ""."""
+        """Create the account; `reload` applies the configuration file again, with the error or "" as its result."""
         self._driver = driver
         self._options = options
         self._certificate_ends = certificate_ends
@@ -57,8 +58,8 @@ class SystemAccount:
         return Answers(Monitored(node, self._options, process, self._loaded_ns, True, ends))
 
     def _reload_after_turn(self, then: Callable[[str], None]) -> None:
-        def reload() -> None:
-            then(self._reload())
+        def reloaded(asked: asyncio.Future[str]) -> None:
+            then(asked.result())
             self._driver.wake()
 
-        self._driver.endings.add(reload)
+        self._driver.endings.add(lambda: self._reload().add_done_callback(reloaded))

@@ -101,14 +101,17 @@ class Overseer:
         elif do == "lame_duck":
             self._server.start_lame_duck()
         elif do == "reload":
-            error = self._server.reload()
-            if not error:
-                self._loaded_ns = self._server.clock.now_ns()
-                if self._pages is not None:
-                    self._pages.reloaded(self._server.options)
-            self._channel.send({"reloaded": message["number"], "error": error})
+            number = message["number"]
+            self._server.reload().add_done_callback(lambda asked: self._reloaded(number, asked.result()))
         elif do == "page":
             self._answer(message["number"], message["target"])
+
+    def _reloaded(self, number: int, error: str) -> None:
+        if not error:
+            self._loaded_ns = self._server.clock.now_ns()
+            if self._pages is not None:
+                self._pages.reloaded(self._server.options)
+        self._channel.send({"reloaded": number, "error": error})
 
     def _answer(self, number: int, target: str) -> None:
         def done(response: Response) -> None:
@@ -120,7 +123,9 @@ class Overseer:
             # port.
             from pyjs.server.workers.pages import Pages
 
-            self._pages = Pages(self._server.driver, self._server.options, self._loaded_ns)
+            self._pages = Pages(
+                self._server.driver, self._server.options, self._loaded_ns, self._server.declared_report
+            )
         self._pages.answer(target, done)
 
 

@@ -13,15 +13,23 @@ from pyjs.server.tls.context import certificate_ends
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
+    from typing import Any
 
     from pyjs.config.options import Options
+    from pyjs.monitor.own.declaredz import DeclaredReport
     from pyjs.server.driver import Driver
 
 
 class Pages:
     """Composes requested pages; each iteration of the event loop runs one step of one page."""
 
-    def __init__(self, driver: Driver, options: Options, loaded_ns: int) -> None:
+    def __init__(
+        self,
+        driver: Driver,
+        options: Options,
+        loaded_ns: int,
+        declared: Callable[[], Generator[Any, None, DeclaredReport]],
+    ) -> None:
         node = driver.node
         now_ns = node.clock.now_ns()
         self._loop = driver.loop
@@ -34,6 +42,7 @@ class Pages:
             ready=True,
             certificate_ends=certificate_ends,
             take_loop=driver.take_loop,
+            declared=declared,
         )
         self._router = Router(self._monitored, node.clock, node.log)
 
@@ -46,13 +55,16 @@ class Pages:
         """Compose the page `target`, then call `done` with it."""
         self._step(self._router.answer(target), done)
 
-    def _step(self, steps: Generator[None, None, Response], done: Callable[[Response], None]) -> None:
+    def _step(self, steps: Generator[Any, None, Response], done: Callable[[Response], None]) -> None:
         try:
-            next(steps)
+            wait = next(steps)
         except StopIteration as ended:
             done(ended.value)
         except Exception as error:
             log_exception(self._log, "Error answering a page", error)
             done(text_response(500, "Internal Server Error"))
         else:
-            self._loop.call_soon(self._step, steps, done)
+            if wait is not None:
+                wait.add_done_callback(lambda _: self._step(steps, done))
+            else:
+                self._loop.call_soon(self._step, steps, done)

@@ -33,7 +33,16 @@ if TYPE_CHECKING:
     Pages = Generator[asyncio.Future[Page | None] | None, None, list[Page | None]]
 
 ADDED = ("/varz", "/connz", "/subsz", "/accountz", "/accstatz")
-OF_THE_FIRST = ("/jsz", "/gatewayz", "/leafz", "/ipqueuesz", "/raftz", "/debug/vars", "/stacksz")
+OF_THE_FIRST = (
+    "/jsz",
+    "/declaredz",
+    "/gatewayz",
+    "/leafz",
+    "/ipqueuesz",
+    "/raftz",
+    "/debug/vars",
+    "/stacksz",
+)
 NOT_HERE = 404  # of a health page: this worker does not have the stream
 NOT_ALL = "not all workers are ready"
 

@@ -22,9 +22,10 @@ from pyjs.config.errors import ConfigError
 from pyjs.config.options import Worker
 from pyjs.server.addresses import ListenFailed, host_port, reserve, urls
 from pyjs.server.announce import announce_configuration
+from pyjs.server.declaring.rereading import read_with_declared
 from pyjs.server.failures import StartFailed, attempt, fail
 from pyjs.server.logging import CONTINUED, configured_logger, opened_logger
-from pyjs.server.reload import LOG_OPTIONS, ReloadRefused, change_line, read_again, rewrite_files
+from pyjs.server.reload import LOG_OPTIONS, ReloadRefused, change_line, rewrite_files
 from pyjs.server.system import files, signals
 from pyjs.server.system.clock import OsRng, SystemClock
 from pyjs.server.system.collector import keep_survivors
@@ -263,7 +264,7 @@ class Supervisor:
             await before
         old = self.options
         try:
-            new, changed = read_again(old)
+            new, changed, _ = await asyncio.to_thread(read_with_declared, old)
             tls = read_tls_settings(new)
             names = {change.name for change in changed}
             log = configured_logger(new) if names.intersection(LOG_OPTIONS) else None

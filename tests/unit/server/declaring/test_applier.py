@@ -81,7 +81,7 @@ async def test_a_second_start_changes_nothing(declaring: Declaring) -> None:
 async def test_a_reload_applies_an_edit(declaring: Declaring) -> None:
     server = await declaring.start("streams { S { subjects: s } }")
     declaring.write('streams { S { subjects: s, max_age: "1h" }\nT {} }')
-    assert server.reload() == ""
+    assert await server.reload() == ""
     await declaring.wait_line(lambda line: line.endswith("1 created, 1 updated"))
     assert "Declared in account $G: ~ stream S  updated max_age: 0s -> 1h0m0s" in declaring.lines
     assert (await declaring.api("STREAM.INFO.T"))["config"]["subjects"] == ["T"]
@@ -89,12 +89,12 @@ async def test_a_reload_applies_an_edit(declaring: Declaring) -> None:
 
 async def test_a_reload_may_declare_the_first_stream_and_none_again(declaring: Declaring) -> None:
     server = await declaring.start("")
-    server.reload()
+    await server.reload()
     declaring.write("streams { S {} }")
-    server.reload()
+    await server.reload()
     await declaring.wait_line(lambda line: line.endswith("1 created"))
     declaring.write("")
-    assert server.reload() == ""
+    assert await server.reload() == ""
     assert (await declaring.api("STREAM.NAMES"))["streams"] == ["S"]
 
 
@@ -102,7 +102,7 @@ async def test_reloads_that_follow_each_other_apply_the_last_file(declaring: Dec
     server = await declaring.start("streams { S {} }")
     for number in range(5):
         declaring.write(f'streams {{ S {{ description: "{number}" }} }}')
-        server.reload()
+        await server.reload()
     await declaring.wait_line(lambda line: line.endswith("-> 4") or "0 -> 4" in line)
     assert (await declaring.api("STREAM.INFO.S"))["config"]["description"] == "4"
 
@@ -110,7 +110,7 @@ async def test_reloads_that_follow_each_other_apply_the_last_file(declaring: Dec
 async def test_a_wrong_file_is_refused_as_a_whole(declaring: Declaring) -> None:
     server = await declaring.start("streams { S {} }")
     declaring.write("streams { S { storag: memory }\nT {} }")
-    assert server.reload() == f'{declaring.path}:3:15: unknown field "storag"; did you mean "storage"?'
+    assert await server.reload() == f'{declaring.path}:3:15: unknown field "storag"; did you mean "storage"?'
     assert (await declaring.api("STREAM.NAMES"))["streams"] == ["S"]
 
 
@@ -145,7 +145,7 @@ async def full(declaring: Declaring) -> JetStreamServer:
     assert jetstream is not None
     jetstream.storage.max = 0
     declaring.write("streams { S {} }")
-    server.reload()
+    await server.reload()
     jetstream.storage.max = 0  # the reload has set it
     await declaring.wait_line(lambda line: line.endswith("1 failed"))
     return jetstream
@@ -251,7 +251,7 @@ async def test_a_thousand_streams_leave_time_for_clients(declaring: Declaring) -
     declaring.write(
         "streams {\n" + "\n".join(f"S{number} {{ storage: memory }}" for number in range(1000)) + " }"
     )
-    declaring.server.reload()
+    await declaring.server.reload()
     longest = 0.0
     loop = asyncio.get_running_loop()
     while not any(line.endswith("1000 created") for line in declaring.lines):

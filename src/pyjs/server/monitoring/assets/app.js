@@ -2,6 +2,7 @@
 import { Cluster } from "./cluster.js";
 import { Connection, Connections } from "./connections.js";
 import { Consumer, Consumers } from "./consumers.js";
+import { Declared } from "./declared.js";
 import { address, h, setAttribute, setText } from "./dom.js";
 import { line } from "./format.js";
 import { Messages } from "./messages.js";
@@ -19,6 +20,7 @@ const VIEWS = {
   connections: Connections,
   connection: Connection,
   cluster: Cluster,
+  declared: Declared,
   messages: Messages,
 };
 const SECTIONS = { stream: "streams", messages: "streams", consumer: "consumers", connection: "connections" };
