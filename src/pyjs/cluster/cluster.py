@@ -73,6 +73,7 @@ class Cluster:
         self.port = options.port  # port for routes; replaced by the actual port once the server listens
         self.lame_duck = False
         self._mesh = Mesh(self)
+        self.dials = self._mesh.due  # addresses to connect to now; `take_dials` empties the list
         self._ids = count(1)
         self.pulse = Pulse(self)
         self.headcount = Headcount(self.routes)
