@@ -210,12 +210,10 @@ def _read_frames(data: bytes, frames_size: int, node: int) -> Frames:
     payloads: list[tuple[Key, bytes]] = []
     for group, index, term, body in entries:
         try:
-            found = descriptor.read(body)
-            payload = data[at : at + found.size]
-            descriptor.check(found, payload)
+            payload = descriptor.payload_at(data, at, body)
         except descriptor.BadDescriptor as error:
             raise BadBatch(f"entry {index} of group {group}: {error}") from None
-        at += found.size
+        at += len(payload)
         payloads.append(((group, index, term), payload))
     if at != len(data):
         raise BadBatch(f"size: {len(data) - at} bytes after the last payload")

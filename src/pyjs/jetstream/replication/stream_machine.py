@@ -266,7 +266,7 @@ class StreamMachine:
             assert proposal is None
             self.catch_up.hold(index, term, time_ns, payload)
             return
-        if not self.agreement.allows(index, term):
+        if self.agreement.is_unsure and not self.agreement.allows(index, term):
             self._catch_up(index, self.stream.store.last_seq)
             return
         if proposal is None and not self.replica.can_decide(index, time_ns, payload):
