@@ -498,16 +498,6 @@ class Cluster:
         for route in self.routes.values():
             route.send_info(text)
 
-    def batch_came(self, route: Route, body: bytes) -> None:
-        """Pass a batch to the replicated groups.
-
-        Raises:
-            BadHello: the batch is damaged, or the connection has another purpose.
-        """
-        if self.replication is None:
-            raise BadHello("a batch of replicated groups, which this server does not have")
-        self.replication.receive(route, body)
-
     def peer_says(self, route: Route, body: bytes) -> None:
         """Apply the description of itself and its peers that another server sent.
 
