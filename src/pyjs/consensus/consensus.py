@@ -487,8 +487,9 @@ class Consensus:
             if member is None:
                 continue
             member.take((index, term, kind, body))
-            if not member.in_backlog:
-                self._have_applied(member)
+            if member.queue and not member.in_backlog:
+                member.in_backlog = True
+                self._backlog.append(member)
         for group, number, index in ready.reads:
             done = self._reads.take(group, number)
             member = self._members.get(group)

@@ -571,7 +571,7 @@ class StreamMachine:
 
     def propose(self, payload: bytes, proposal: Proposal) -> bool:
         """Propose an entry."""
-        return self._consensus.propose(self.group, payload, proposal)
+        return self._consensus.propose(self.assignment.group, payload, proposal)
 
     def stopped(self, error: Exception) -> None:
         """Handle a replica that has stopped applying entries."""
