@@ -185,6 +185,7 @@ class Member:
         self._release_reads()
 
     def _apply(self, payloads: Payloads, index: int, term: int, body: bytes) -> int:
+        size: int
         size, time_ns = BRIEF.unpack_from(body)
         try:
             payload = payloads.get((self.group, index, term)) if size else b""
