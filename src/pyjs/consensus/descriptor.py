@@ -73,15 +73,14 @@ def payload_at(data: bytes, at: int, described: bytes) -> bytes:
     Raises:
         BadDescriptor: the descriptor or the payload is damaged.
     """
-    if len(described) == SIZE:
-        size, version, spare, time_ns, digest, spare_end = _FORM.unpack(described)
-        payload = data[at : at + size]
-        is_good = version == VERSION and time_ns >= 0 and spare == _SPARE and spare_end == _SPARE_END
-        if is_good and len(payload) == size and xxh3_128_digest(payload) == digest:
-            return payload
-    found = read(described)
-    check(found, data[at : at + found.size])
-    raise AssertionError("the checks above accept the same descriptors")
+    if len(described) != SIZE:
+        read(described)  # raises the error
+    size, version, spare, time_ns, digest, spare_end = _FORM.unpack(described)
+    payload = data[at : at + size]
+    is_sound = version == VERSION and time_ns >= 0 and spare == _SPARE and spare_end == _SPARE_END
+    if not is_sound or len(payload) != size or xxh3_128_digest(payload) != digest:
+        check(read(described), payload)  # raises the error
+    return payload
 
 
 def check(descriptor: Descriptor, payload: bytes) -> None:

@@ -19,7 +19,7 @@ cdef class StoredGroup:
     cdef public str damage              # a description of the loss; "": the group is intact
     cdef public object seq              # number of records that the group has had
     cdef public object seen             # used while a log is read: number of the last record that proves `seq`
-    cdef readonly uint64_t base_place   # place of its GROUP record
+    cdef uint64_t base_place            # place of its GROUP record
     cdef readonly uint64_t size         # bytes of its GROUP record and of its entries
     cdef uint64_t base_size
     cdef bint is_based                  # if damaged: whether `start` and the membership are newer than the loss

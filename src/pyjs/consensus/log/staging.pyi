@@ -4,8 +4,6 @@ from pyjs.consensus.log.files import LogFile, Seal
 from pyjs.consensus.log.group import StoredGroup
 from pyjs.consensus.log.shelf import Shelf
 
-CENSUS_EVERY: int
-
 class Staging:
     boot: int
     machine: int
@@ -14,7 +12,6 @@ class Staging:
     synced: int
     before: int
     at: int
-    census_due_at: int
     @property
     def claimed(self) -> int: ...
     @property
