@@ -166,7 +166,7 @@ class SimSwitch(JetStreamSwitch):
         syncer = self._syncer = Syncer(self._driver, threads[0], options, files)  # type: ignore[arg-type]
         syncer.group_min = self.group_min
         upkeep = Upkeep(self._driver, threads[1])  # type: ignore[arg-type]
-        self._attach([syncer.after_turn, upkeep.after_turn, self.after_turn])
+        self._attach(syncer, upkeep)
         return threads
 
 
@@ -217,7 +217,7 @@ class Process:
         self.driver = Driver(self.loop, self.node)  # type: ignore[arg-type]
         self.job_queues = {queue: SimThread(self.loop, self.clock) for queue in JobQueue}
         self.workers = Workers(self.driver, self.job_queues)  # type: ignore[arg-type]
-        self.driver.after_turn.append(self.workers.after_turn)
+        self.driver.jobs_queued.append(self.workers.after_turn)
         self.switch = self.switch_class(self.driver, DeclaredStreams())
         self.threads: list[SimThread] = []
         self.stopped = False

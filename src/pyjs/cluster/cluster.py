@@ -73,6 +73,7 @@ class Cluster:
         self.port = options.port  # port for routes; replaced by the actual port once the server listens
         self.lame_duck = False
         self._mesh = Mesh(self)
+        self.dials = self._mesh.due  # addresses to connect to now; `take_dials` empties the list
         self._ids = count(1)
         self.pulse = Pulse(self)
         self.headcount = Headcount(self.routes)
@@ -496,16 +497,6 @@ class Cluster:
         text = orjson.dumps({"connect_urls": list(self._own_urls()), "peers": peers})
         for route in self.routes.values():
             route.send_info(text)
-
-    def batch_came(self, route: Route, body: bytes) -> None:
-        """Pass a batch to the replicated groups.
-
-        Raises:
-            BadHello: the batch is damaged, or the connection has another purpose.
-        """
-        if self.replication is None:
-            raise BadHello("a batch of replicated groups, which this server does not have")
-        self.replication.receive(route, body)
 
     def peer_says(self, route: Route, body: bytes) -> None:
         """Apply the description of itself and its peers that another server sent.

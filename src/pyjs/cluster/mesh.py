@@ -70,7 +70,7 @@ class Mesh:
         self._host = cluster.host
         self._dials: dict[Address, Dial] = {}
         self._beside: dict[tuple[str, str], Dial] = {}  # by server id and purpose: the newest address
-        self._due: list[Dial] = []
+        self.due: list[Dial] = []  # addresses to connect to now; the list object never changes
         self._stopped = False
 
     def apply_routes(self, routes: tuple[RouteUrl, ...]) -> list[str]:
@@ -116,7 +116,8 @@ class Mesh:
 
     def take_dials(self) -> list[Dial]:
         """Return the addresses to connect to now."""
-        due, self._due = self._due, []
+        due = self.due.copy()
+        self.due.clear()
         return due
 
     def failed(self, dial: Dial, cause: str) -> None:
@@ -180,7 +181,7 @@ class Mesh:
         self._stopped = True
         for dial in [*self._dials.values(), *self._beside.values()]:
             self._cancel(dial)
-        self._due.clear()
+        self.due.clear()
 
     def _add(self, dial: Dial) -> None:
         self._dials[dial.host, dial.port] = dial
@@ -193,8 +194,8 @@ class Mesh:
     def _drop(self, dial: Dial) -> None:
         self._cancel(dial)
         dial.state = DialState.DROPPED
-        if dial in self._due:
-            self._due.remove(dial)
+        if dial in self.due:
+            self.due.remove(dial)
 
     def _cancel(self, dial: Dial) -> None:
         if dial.timer is not None:
@@ -218,4 +219,4 @@ class Mesh:
             dial.state = DialState.CONNECTED
             return
         dial.state, dial.tried_ns = DialState.DIALING, self._host.clock.now_ns()
-        self._due.append(dial)
+        self.due.append(dial)

@@ -133,7 +133,7 @@ class Replication:
         if node is None or self._consensus is None:
             raise BadHello("a batch of replicated groups on a connection for something else")
         try:
-            if self._notes is not None and data.startswith(NOTE):
+            if self._notes is not None and data[:1] == NOTE:
                 self._notes.take_note(node, data[len(NOTE) :])
             else:
                 self._consensus.receive(node, data)

@@ -359,7 +359,9 @@ cdef class Route:
             elif kind == FRAME_PONG:
                 self.cluster.pong(self, body)
             elif kind == FRAME_CONSENSUS:
-                self.cluster.batch_came(self, body)
+                if self.cluster.replication is None:
+                    raise BadHello("a batch of replicated groups, which this server does not have")
+                self.cluster.replication.receive(self, body)
             elif kind == FRAME_AFTER:
                 self.awaited = number_of(body)
             elif kind == FRAME_INFO:

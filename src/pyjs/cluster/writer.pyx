@@ -275,4 +275,5 @@ cdef class RouteWriter:
     @property
     def pending_size(self) -> int:
         """The number of bytes that wait for the other side, here and in the transport."""
-        return self.out.queued() + self.link.pending_size()
+        # the transport has less and less of what was unsent after the last write
+        return self.out.queued() + (self.link.pending_size() if self.out.unsent else 0)

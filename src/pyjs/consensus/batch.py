@@ -62,6 +62,8 @@ class Kind(IntEnum):
 
 
 _FRAMES = int(Kind.FRAMES)
+_FRAMES_START = bytes([VERSION, _FRAMES, 0, 0])
+_FRAMES_SIZE = Struct("<4xI")
 
 
 class BadBatch(ValueError):
@@ -162,35 +164,35 @@ def read(data: bytes, node: int = 0) -> Batch:
     Raises:
         BadBatch: the batch is damaged, or has a frame that is not from a peer on `node` (0: any); use no part of it.
     """
-    if not _HEADER.size <= len(data) <= SIZE_MAX:
-        raise BadBatch(f"size: a batch of {len(data)} bytes, not {_HEADER.size} to {SIZE_MAX}")
+    if not HEADER_SIZE <= len(data) <= SIZE_MAX:
+        raise BadBatch(f"size: a batch of {len(data)} bytes, not {HEADER_SIZE} to {SIZE_MAX}")
+    if data[:4] == _FRAMES_START:
+        return _read_frames(data, node)
     version, kind, spare, frames_size = _HEADER.unpack_from(data)
     if version != VERSION:
         raise BadBatch(f"version: {version}, {VERSION} is known")
     if spare:
         raise BadBatch(f"spare bytes: {spare}, not 0")
-    if kind == _FRAMES:
-        return _read_frames(data, frames_size, node)
     if frames_size:
         raise BadBatch(f"bytes of the frames: {frames_size} in a batch of kind {kind}")
     if kind in (Kind.FETCH, Kind.PART, Kind.LACKS):
         return _read_place(data, kind)
     if kind not in (Kind.DONE, Kind.GONE, Kind.HAS):
         raise BadBatch(f"kind: {kind} is not known")
-    if len(data) != _HEADER.size + (_LAST if kind == Kind.HAS else _NAME).size:
+    if len(data) != HEADER_SIZE + (_LAST if kind == Kind.HAS else _NAME).size:
         raise BadBatch(f"size: {len(data)} bytes in a batch of kind {kind}")
     if kind == Kind.HAS:
-        return Has(*_LAST.unpack_from(data, _HEADER.size))
-    group, index = _NAME.unpack_from(data, _HEADER.size)
+        return Has(*_LAST.unpack_from(data, HEADER_SIZE))
+    group, index = _NAME.unpack_from(data, HEADER_SIZE)
     return Outcome(group, index, kind == Kind.DONE)
 
 
 def _read_place(data: bytes, kind: int) -> Fetch | Part | Lacks:
-    body = _HEADER.size + _PLACE.size
+    body = HEADER_SIZE + _PLACE.size
     size = len(data) - body
     if not (0 < size <= PART_MAX if kind == Kind.PART else size == 0):
         raise BadBatch(f"size: {len(data)} bytes in a batch of kind {kind}")
-    group, index, offset = _PLACE.unpack_from(data, _HEADER.size)
+    group, index, offset = _PLACE.unpack_from(data, HEADER_SIZE)
     if kind == Kind.FETCH:
         return Fetch(group, index, offset)
     if kind == Kind.LACKS:
@@ -198,11 +200,12 @@ def _read_place(data: bytes, kind: int) -> Fetch | Part | Lacks:
     return Part(group, index, offset, data[body:])
 
 
-def _read_frames(data: bytes, frames_size: int, node: int) -> Frames:
-    at = _HEADER.size + frames_size
-    if not 0 < frames_size <= len(data) - _HEADER.size:
-        raise BadBatch(f"bytes of the frames: {frames_size} in a batch of {len(data)}")
-    frames = data[_HEADER.size : at]
+def _read_frames(data: bytes, node: int) -> Frames:
+    (frames_size,) = _FRAMES_SIZE.unpack_from(data)
+    at, size = HEADER_SIZE + frames_size, len(data)
+    if not HEADER_SIZE < at <= size:
+        raise BadBatch(f"bytes of the frames: {frames_size} in a batch of {size}")
+    frames = data[HEADER_SIZE:at]
     try:
         entries = payloads_of(frames, node)
     except FrameError as error:
@@ -210,13 +213,11 @@ def _read_frames(data: bytes, frames_size: int, node: int) -> Frames:
     payloads: list[tuple[Key, bytes]] = []
     for group, index, term, body in entries:
         try:
-            found = descriptor.read(body)
-            payload = data[at : at + found.size]
-            descriptor.check(found, payload)
+            payload = descriptor.payload_at(data, at, body)
         except descriptor.BadDescriptor as error:
             raise BadBatch(f"entry {index} of group {group}: {error}") from None
-        at += found.size
+        at += len(payload)
         payloads.append(((group, index, term), payload))
-    if at != len(data):
-        raise BadBatch(f"size: {len(data) - at} bytes after the last payload")
+    if at != size:
+        raise BadBatch(f"size: {size - at} bytes after the last payload")
     return Frames(frames, payloads)

@@ -33,12 +33,7 @@ class Compaction:
         self._log = log
         self._size_max = size_max  # maximum size of one group's log, in bytes
         self._silent = silent  # nodes that do not answer
-        self._full: dict[int, None] = {}
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether no log is queued."""
-        return not self._full
+        self.full: dict[int, None] = {}  # queued groups
 
     def begin(self, member: Member) -> None:
         """Begin to watch the log of a group."""
@@ -47,15 +42,15 @@ class Compaction:
     def check(self, member: Member) -> None:
         """Queue a group if its log is full."""
         if member.log_size > member.compact_at:
-            self._full[member.group] = None
+            self.full[member.group] = None
 
     def add(self, groups: Iterable[int]) -> None:
         """Queue groups because their entries prevent an old file of the node log from being reused."""
-        self._full.update(dict.fromkeys(groups))
+        self.full.update(dict.fromkeys(groups))
 
     def take(self) -> int:
         """Remove a group from the queue and return it; the queue must not be empty."""
-        group, _ = self._full.popitem()
+        group, _ = self.full.popitem()
         return group
 
     def may_cut(self, member: Member) -> bool:
@@ -122,14 +117,9 @@ class States:
         self._faults = faults
         # time in ns after which every replica has synced the entries that it acknowledged
         self._wait_ns = 2 * sync_interval_ns + SYNC_NS if sync_interval_ns else 0
-        self._making: deque[Made] = deque()
+        self.making: deque[Made] = deque()  # states that are being created
         # time at which the state may be used, the state, its bytes
         self._waiting: deque[tuple[int, Made, bytes]] = deque()
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether no state is being created."""
-        return not self._making
 
     @property
     def has_waiting(self) -> bool:
@@ -146,7 +136,7 @@ class States:
         """
         if member.state is State.STOPPED or member.is_installing:
             return
-        known = [*self._making, *(made for _, made, _ in self._waiting)]
+        known = [*self.making, *(made for _, made, _ in self._waiting)]
         if any(each.member is member and each.ready == ready for each in known):
             return
         index = member.applied if index is None else index
@@ -160,13 +150,13 @@ class States:
             self._end(made, data, now_ns)
         else:
             made.steps = data
-            self._making.append(made)
+            self.making.append(made)
 
     def go_on(self, members: Mapping[int, Member], now_ns: int) -> None:
         """Run one step of the creation of a state."""
-        if not self._making:
+        if not self.making:
             return
-        made = self._making.popleft()
+        made = self.making.popleft()
         member = made.member
         if members.get(member.group) is not member or member.state is State.STOPPED:
             return
@@ -178,7 +168,7 @@ class States:
         except Exception as error:
             self._faults.stop(member, error)
         else:
-            self._making.appendleft(made)
+            self.making.appendleft(made)
 
     def _end(self, made: Made, data: bytes | None, now_ns: int) -> None:
         if data is None:

@@ -19,7 +19,6 @@ from __future__ import annotations
 from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass
-from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -32,7 +31,6 @@ from pyjs.consensus.doubt import Doubts, lacks_entries
 from pyjs.consensus.durability import Due, Durability, Waits
 from pyjs.consensus.engine import (
     Conf,
-    EntryKind,
     Groups,
     RaftError,
     Role,
@@ -44,12 +42,12 @@ from pyjs.consensus.engine import (
     voters_of,
 )
 from pyjs.consensus.faults import LostGroups, MachineFaults, Successions
-from pyjs.consensus.member import Member, State, Unreadable
+from pyjs.consensus.member import DATA, Member, State, Unreadable
 from pyjs.consensus.outbox import Outbox
 from pyjs.consensus.payloads import Payloads
 from pyjs.consensus.reads import Reads
 from pyjs.consensus.snapshots import PartialWrite, Snapshots
-from pyjs.consensus.status import GroupStatus, status_of
+from pyjs.consensus.status import Condition, GroupStatus, status_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -68,7 +66,6 @@ ROUNDS = 2  # rounds of the engine in one turn: entries written in the first may
 APPLIES = 64  # maximum number of entries applied in one turn
 APPLY_SIZE = 256 << 10  # maximum bytes of payloads applied in one turn
 FAIR_APPLIES = 16  # entries of one group that are applied before those of another group
-DATA = int(EntryKind.DATA)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,14 +76,6 @@ class Tuning:
     election_ticks: int = 20
     heartbeat_ticks: int = 5
     log_size_max: int = 8 << 20  # approximate bytes of one group's log, after which it is compacted
-
-
-class Condition(Enum):
-    """RUNNING -> STOPPED by `stop`; RUNNING -> FAILED if the log fails, or by a fault in this module."""
-
-    RUNNING = "running"
-    STOPPED = "stopped"
-    FAILED = "failed"
 
 
 class Consensus:
@@ -366,9 +355,11 @@ class Consensus:
             for key, payload in found.payloads:
                 self._payloads.stage(key, payload)
             self._engine.step(found.frames)
-            self._successions.heard(found.frames)
-            self._wake()
-            if self._engine.has_ready():
+            if self._successions.open:
+                self._successions.heard(found.frames)
+            if self._timer is None or self._rests:
+                self._wake()
+            if not self._queued and self._engine.has_ready():
                 self._queue()
             return
         if isinstance(found, Fetch):
@@ -403,7 +394,8 @@ class Consensus:
             return
         try:
             self._agree()
-            self._apply_some()
+            if self._backlog:
+                self._apply_some()
             self._go_on()
         except StoreFailed as error:
             self._fail(f"the log of replicated groups cannot be written: {error}")
@@ -415,34 +407,38 @@ class Consensus:
 
     def _agree(self) -> None:
         """Report durable writes to the engine and handle its output, until there is no more at present."""
-        if not self.durability.is_idle:
+        durability, payloads = self.durability, self._payloads
+        if durability.queue:
             self._report_durable()
         installs = self._stage_installs() if self._snapshots.whole else []
         for _ in range(ROUNDS):
             ready = self._engine.ready()
-            self._outbox.send(ready.frames)
+            if frames := ready.frames:
+                self._outbox.send(frames)
             writes = ready.writes
             has_vote = bool(writes) and self._stage(writes)
-            self._payloads.forget_staged()
+            if payloads.staged:
+                payloads.forget_staged()
             if self._is_staged:
                 self._is_staged = False
                 self._log.flush()
-                self.durability.wrote()
-            token = self.durability.stored(ready.token, has_vote=has_vote)
-            for due in installs:
-                self.durability.add(due, needs_sync=True)
-            installs = []
+                durability.wrote()
+            if token := ready.token:
+                token = durability.stored(token, has_vote=has_vote)
+            while installs:
+                durability.add(installs.pop(0), needs_sync=True)
             self._take(ready, writes)
-            if token:
-                self._outbox.send(self._engine.stored(token))
-            if not self.durability.is_idle:
+            if token and (frames := self._engine.stored(token)):
+                self._outbox.send(frames)
+            if durability.queue:
                 self._report_durable()
             if not self._engine.has_ready():
                 break  # the writes committed nothing
         else:
             self._queue()
-        self.durability.begin()
-        self._find_lost()
+        durability.begin()
+        if self._outbox.damaged or self._engine.quarantined():
+            self._find_lost()
 
     def _stage(self, writes: Sequence[Write]) -> bool:
         """Stage the writes in the log; return whether they change a vote or a term."""
@@ -491,7 +487,9 @@ class Consensus:
             if member is None:
                 continue
             member.take((index, term, kind, body))
-            self._have_applied(member)
+            if member.queue and not member.in_backlog:
+                member.in_backlog = True
+                self._backlog.append(member)
         for group, number, index in ready.reads:
             done = self._reads.take(group, number)
             member = self._members.get(group)
@@ -547,7 +545,8 @@ class Consensus:
             member.in_backlog = member.has_work
             if member.in_backlog:
                 self._backlog.append(member)
-            self._compaction.check(member)
+            if member.log_size > member.compact_at:
+                self._compaction.check(member)
 
     def _go_on(self) -> None:
         """Continue the snapshots, and compact full logs."""
@@ -562,15 +561,16 @@ class Consensus:
             group, _ = self._wanted.popitem()
             if group in self._members:
                 self._states.make(self._members[group], self._offered, self._turn.now)
-        if not self._compaction.is_idle:
+        if self._compaction.full:
             group = self._compaction.take()
             if group in self._members:
                 self._cut(self._members[group])
             elif self._lost.renew(group):
                 self._is_staged = True
-        self._states.go_on(self._members, self._turn.now)
-        is_busy = self._wanted or not self._states.is_idle or snapshots.whole or self._is_staged
-        if is_busy or not self._compaction.is_idle:
+        if self._states.making:
+            self._states.go_on(self._members, self._turn.now)
+        is_busy = self._wanted or self._states.making or snapshots.whole or self._is_staged
+        if is_busy or self._compaction.full:
             self._queue()
 
     # -- snapshots and the start of the log --------------------------------------------------------------------

@@ -21,7 +21,7 @@ from xxhash import xxh3_128_digest
 SIZE = 40
 VERSION = 1
 _FORM = Struct("<IB3sq16s8s")
-_BRIEF = Struct("<I4xq")
+BRIEF = Struct("<I4xq")  # the size and the time
 _SPARE, _SPARE_END = bytes(3), bytes(8)
 _TIME_MAX = (1 << 63) - 1
 
@@ -64,7 +64,23 @@ def read(data: bytes) -> Descriptor:
 
 def size_and_time(data: bytes) -> tuple[int, int]:
     """Return the size and the time in a descriptor that was already checked."""
-    return _BRIEF.unpack_from(data)
+    return BRIEF.unpack_from(data)
+
+
+def payload_at(data: bytes, at: int, described: bytes) -> bytes:
+    """Return the payload at an offset, after a check of it and of its descriptor.
+
+    Raises:
+        BadDescriptor: the descriptor or the payload is damaged.
+    """
+    if len(described) != SIZE:
+        read(described)  # raises the error
+    size, version, spare, time_ns, digest, spare_end = _FORM.unpack(described)
+    payload = data[at : at + size]
+    is_sound = version == VERSION and time_ns >= 0 and spare == _SPARE and spare_end == _SPARE_END
+    if not is_sound or len(payload) != size or xxh3_128_digest(payload) != digest:
+        check(read(described), payload)  # raises the error
+    return payload
 
 
 def check(descriptor: Descriptor, payload: bytes) -> None:

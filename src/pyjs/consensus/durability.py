@@ -100,8 +100,8 @@ class Durability:
         self._timers = timers
         self._interval_ns = interval_ns
         self._ended = ended  # called when a sync has ended
-        # number of a write, and the work that waits for the write
-        self._queue: deque[tuple[int, Due]] = deque()
+        # queued work: number of a write, and the work that waits for the write
+        self.queue: deque[tuple[int, Due]] = deque()
         self._written = 0  # number of the last write
         self._wanted = 0  # number of the last write for which work waits
         self._covered = 0  # the running sync covers writes up to this number
@@ -113,7 +113,7 @@ class Durability:
     @property
     def is_idle(self) -> bool:
         """Whether no work is queued."""
-        return not self._queue
+        return not self.queue
 
     def wrote(self) -> None:
         """Count a write of the log."""
@@ -125,7 +125,7 @@ class Durability:
         """Queue work until all writes so far are in the file or, if `needs_sync`, durable."""
         number = self._written if needs_sync else 0
         self._wanted = max(self._wanted, number)
-        self._queue.append((number, due))
+        self.queue.append((number, due))
 
     def stored(self, token: int, *, has_vote: bool) -> int:
         """Queue the engine's writes of a turn; return `token` if they need not wait, since they are in the file.
@@ -133,14 +133,14 @@ class Durability:
         A vote needs a sync.
         """
         needs_sync = has_vote or self.is_always
-        if not token or not (needs_sync or self._queue):
+        if not token or not (needs_sync or self.queue):
             return token
         self.add(Due(Waits.STORED, token), needs_sync=needs_sync)
         return 0
 
     def take(self) -> Iterator[Due]:
         """Yield the work whose writes are durable, oldest first."""
-        queue = self._queue
+        queue = self.queue
         while queue and queue[0][0] <= self._durable:
             yield queue.popleft()[1]
 
@@ -167,7 +167,7 @@ class Durability:
 
     def stop(self) -> None:
         """Start no more syncs, and drop the queued work."""
-        self._queue.clear()
+        self.queue.clear()
         self._wanted, self._is_stopped = 0, True
         if self._timer is not None:
             self._timer.cancel()

@@ -149,12 +149,12 @@ class Successions:
     def __init__(self, peers: Peers, silent: Set[int]) -> None:
         self._peers = peers
         self._silent = silent  # nodes that do not answer
-        self._open: dict[int, Succession] = {}
+        self.open: dict[int, Succession] = {}  # by group, until a voter stands for election
 
     @property
     def is_idle(self) -> bool:
         """Whether no voter has to be asked."""
-        return not self._open
+        return not self.open
 
     def begin(self, member: Member, now_ns: int) -> None:
         """Ask a voter of a group that is being closed to start an election, if this node leads the group."""
@@ -163,12 +163,12 @@ class Successions:
             return
         first = member.group % len(voters)
         voters = voters[first:] + voters[:first]
-        self._open[member.group] = Succession(member.peer, member.term, voters, now_ns + ASKED_NS, now_ns)
+        self.open[member.group] = Succession(member.peer, member.term, voters, now_ns + ASKED_NS, now_ns)
         self._ask(member.group, now_ns)
 
     def _ask(self, group: int, now_ns: int) -> None:
         """Send the request to the next voter, one that answers if there is any."""
-        found = self._open[group]
+        found = self.open[group]
         voters = [peer for peer in found.voters if node_of(peer) not in self._silent] or found.voters
         peer = voters[found.asks % len(voters)]
         found.asks, found.at_ns = found.asks + 1, now_ns + ASK_NS
@@ -179,26 +179,26 @@ class Successions:
     def heard(self, frames: bytes) -> None:
         """Handle frames of another node, which the engine has accepted."""
         at = 0
-        while at < len(frames) and self._open:
+        while at < len(frames) and self.open:
             size, kind, group, term = _FIELDS.unpack_from(frames, at)
-            found = self._open.get(group)
+            found = self.open.get(group)
             if found is not None and kind in _OF_CANDIDATES and term > found.term:
-                del self._open[group]
+                del self.open[group]
             at += size
 
     def forget(self, group: int) -> None:
         """Forget a group that is removed."""
-        self._open.pop(group, None)
+        self.open.pop(group, None)
 
     def tick(self, now_ns: int) -> None:
         """Repeat the requests that are due."""
-        due = [group for group, found in self._open.items() if found.at_ns <= now_ns]
+        due = [group for group, found in self.open.items() if found.at_ns <= now_ns]
         for group in due[:ASKS]:
-            if self._open[group].end_ns <= now_ns:
-                del self._open[group]
+            if self.open[group].end_ns <= now_ns:
+                del self.open[group]
             else:
                 self._ask(group, now_ns)
-                self._open[group] = self._open.pop(group)  # the others come first in the next tick
+                self.open[group] = self.open.pop(group)  # the others come first in the next tick
 
 
 class LostGroups:

@@ -11,7 +11,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, TypeAlias
 
 from pyjs.base.errors import CorruptRecord, NotNow, PyjsError
-from pyjs.consensus.descriptor import size_and_time
+from pyjs.consensus.descriptor import BRIEF, size_and_time
 from pyjs.consensus.engine import EntryKind, Role
 from pyjs.consensus.payloads import Gone
 
@@ -164,7 +164,8 @@ class Member:
                     self._lead()
             self.applied = index
             done += 1
-        self._release_reads()
+        if self._reads:
+            self._release_reads()
         return done, used
 
     @property
@@ -184,14 +185,15 @@ class Member:
         self._release_reads()
 
     def _apply(self, payloads: Payloads, index: int, term: int, body: bytes) -> int:
-        size, time_ns = size_and_time(body)
+        size: int
+        size, time_ns = BRIEF.unpack_from(body)
         try:
             payload = payloads.get((self.group, index, term)) if size else b""
         except (NotNow, CorruptRecord, Gone) as error:
             raise Unreadable(error) from error
         self.queue.popleft()  # before the machine is called, since it may close the group
         self.applied_time_ns = time_ns
-        proposal = self.proposal_of(index, term)
+        proposal = self.proposal_of(index, term) if self._pending else None
         try:
             self.machine.apply(index, term, time_ns, payload, proposal)
         except Exception:
@@ -239,9 +241,10 @@ class Member:
         size = len(entries) * ENTRY_COST
         for _, kind, body in entries:
             if kind == DATA:
-                payload_size, time_ns = size_and_time(body)
+                payload_size, time_ns = BRIEF.unpack_from(body)
                 size += payload_size
-                self.time_ns = max(self.time_ns, time_ns)
+                if time_ns > self.time_ns:
+                    self.time_ns = time_ns
         self.log_size += size
 
     def cut_end(self) -> int:

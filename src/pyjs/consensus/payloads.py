@@ -33,17 +33,17 @@ class Payloads:
     def __init__(self, log: NodeLog, memory_max: int = MEMORY_MAX) -> None:
         self._log = log
         self._memory_max = memory_max
-        self._staged: dict[Key, bytes] = {}
+        self.staged: dict[Key, bytes] = {}  # payloads of entries that the engine is getting
         self._recent: dict[Key, bytes] = {}  # oldest first
         self._size = 0  # total size of `_recent`, with COST for each; at most `memory_max`, or one entry
 
     def stage(self, key: Key, payload: bytes) -> None:
         """Store a payload until the engine has accepted or refused its entry."""
-        self._staged[key] = payload
+        self.staged[key] = payload
 
     def take(self, key: Key) -> bytes:
         """Return the staged payload of an entry that is being written; a copy remains in memory for a while."""
-        payload = self._staged.pop(key)
+        payload = self.staged.pop(key)
         before = self._recent.pop(key, None)
         if before is not None:
             self._size -= len(before) + COST
@@ -56,7 +56,7 @@ class Payloads:
 
     def forget_staged(self) -> None:
         """Drop payloads of entries that the engine has not accepted."""
-        self._staged.clear()
+        self.staged.clear()
 
     def get(self, key: Key) -> bytes:
         """Return the payload of an entry.
@@ -67,7 +67,7 @@ class Payloads:
         """
         payload = self._recent.get(key)
         if payload is None:
-            payload = self._staged.get(key)
+            payload = self.staged.get(key)
         return self._read(*key) if payload is None else payload
 
     def _read(self, group: int, index: int, term: int) -> bytes:
@@ -82,7 +82,7 @@ class Payloads:
         for key in keys:
             payload = self._recent.get(key)
             if payload is None:
-                payload = self._staged.get(key)
+                payload = self.staged.get(key)
                 if payload is None:
                     return None
             size_max -= len(payload)
@@ -91,6 +91,6 @@ class Payloads:
 
     def forget(self, group: int) -> None:
         """Drop all payloads of a group."""
-        self._staged = {key: payload for key, payload in self._staged.items() if key[0] != group}
+        self.staged = {key: payload for key, payload in self.staged.items() if key[0] != group}
         for key in [key for key in self._recent if key[0] == group]:
             self._size -= len(self._recent.pop(key)) + COST

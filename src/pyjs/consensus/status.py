@@ -1,8 +1,9 @@
-"""The state of a group, for operators."""
+"""The state of a group, for operators, and of the consensus as a whole."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 from typing import TYPE_CHECKING
 
 from pyjs.consensus.engine import Role, node_of, voters_of
@@ -11,6 +12,14 @@ from pyjs.consensus.member import State
 if TYPE_CHECKING:
     from pyjs.consensus.engine import Status
     from pyjs.consensus.member import Member
+
+
+class Condition(Enum):
+    """RUNNING -> STOPPED by `stop`; RUNNING -> FAILED if the log fails, or by a fault in the consensus."""
+
+    RUNNING = "running"
+    STOPPED = "stopped"
+    FAILED = "failed"
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,8 +93,8 @@ class Command:
     def return_memory(self) -> None:
         """Return unused memory to the system from time to time. The server must be running when this is called."""
         server = self.server
-        memory = MemoryReturn(server.loop, server.compute_thread, collect, trim, cpu_seconds, memory_size)
-        server.driver.after_turn.append(memory.after_turn)
+        wait, thread = server.driver.after_next_turn, server.compute_thread
+        MemoryReturn(server.loop, wait, thread, collect, trim, cpu_seconds, memory_size)
 
     def _terminated(self) -> None:
         if not self.server.in_lame_duck_mode:  # SIGTERM does not interrupt lame duck mode

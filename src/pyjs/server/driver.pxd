@@ -2,6 +2,7 @@
 from libc.stdint cimport int64_t, uint64_t
 
 from pyjs.base.timers cimport Timers
+from pyjs.core.sink cimport Turn
 
 cdef class Driver:
     """Runs the turns of one node."""
@@ -9,7 +10,11 @@ cdef class Driver:
     cdef readonly object node           # pyjs.node.Node
     cdef readonly object endings        # endings.Endings
     cdef readonly bytearray buffer      # for the input of any connection; the next read overwrites it
-    cdef public list after_turn         # hooks, called after each turn; they pass work to threads
+    cdef public list after_turn         # hooks, called after each turn
+    cdef public list jobs_queued        # hooks, called after a turn that leaves Turn.jobs
+    cdef public list upkeep_queued      # hooks, called after a turn that leaves Turn.upkeep
+    cdef list once                      # hooks of `after_next_turn`
+    cdef Turn state                     # of the node
     cdef public int64_t waked_ns        # time of the first `wake` since the last turn, ns
     cdef object clock
     cdef Timers deadlines               # of the node
@@ -26,6 +31,7 @@ cdef class Driver:
     cdef int64_t longest_ns             # the longest turn since the last `take_loop`
 
     cpdef turn_now(self)
+    cdef call_hooks(self)
     cdef turn(self)
     cdef arm(self)
     cdef bint is_early(self, int64_t deadline_ns) except -1

@@ -37,7 +37,8 @@ cdef class Driver:
         self.node = node
         self.clock, self.deadlines = node.clock, node.timers
         self.endings = Endings(node.clock, node.log, self.wake)
-        self.after_turn = [self.endings.after_turn]
+        self.state = node.turn_state
+        self.after_turn, self.jobs_queued, self.upkeep_queued, self.once = [], [], [], []
         self.buffer = bytearray(BUFFER_SIZE)
 
     def wake(self) -> None:
@@ -86,17 +87,37 @@ cdef class Driver:
         self.arm()
         return timer
 
+    def after_next_turn(self, hook) -> None:
+        """Call `hook` once, after the next turn."""
+        self.once.append(hook)
+
     cpdef turn_now(self):
         """Run a turn at once, for the last output of a stopping server."""
         cdef int64_t began_ns = self.clock.now_ns(), took_ns
         self.node.turn(began_ns)
-        for hand_over in self.after_turn:
-            hand_over()
+        self.call_hooks()
         took_ns = <int64_t> self.clock.now_ns() - began_ns
         self.turns += 1
         self.busy_ns += took_ns
         self.overruns += took_ns > OVERRUN_NS
         self.longest_ns = max(self.longest_ns, took_ns)
+
+    cdef call_hooks(self):
+        """Call the hooks that have work after this turn; few turns have work for most of them."""
+        if self.endings.waiting:
+            self.endings.after_turn()
+        if self.state.jobs:
+            for hook in self.jobs_queued:
+                hook()
+        for hook in self.after_turn:
+            hook()
+        if self.state.upkeep:
+            for hook in self.upkeep_queued:
+                hook()
+        if self.once:
+            hooks, self.once = self.once, []
+            for hook in hooks:
+                hook()
 
     def take_loop(self) -> LoopStats:
         """Return the statistics of the turns; the longest turn is that since the last call."""

@@ -22,30 +22,28 @@ STRIDE = 8  # calls between two reads of the clock
 
 
 class Endings:
-    """Calls that wait for the end of a turn, in order; the driver calls `after_turn`."""
+    """Calls that wait for the end of a turn, in order; if there are any, the driver calls `after_turn`."""
 
     def __init__(self, clock: Clock, log: Log, wake: Callable[[], None]) -> None:
         self._clock = clock
         self._log = log
         self._wake = wake  # requests a turn
-        self._waiting: deque[Callable[[], object]] = deque()
+        self.waiting: deque[Callable[[], object]] = deque()
 
     def add(self, end: Callable[[], object]) -> None:
         """Call `end` after the next turn, or after a later one if many calls wait."""
-        self._waiting.append(end)
+        self.waiting.append(end)
         self._wake()
 
     def after_turn(self) -> None:
         """Run queued calls for about SHARE_NS; the others wait for the next turn."""
-        if not self._waiting:
-            return
         deadline_ns = self._clock.now_ns() + SHARE_NS
-        for at in range(len(self._waiting)):
+        for at in range(len(self.waiting)):
             if at % STRIDE == 0 and at and self._clock.now_ns() >= deadline_ns:
                 break
             try:
-                self._waiting.popleft()()
+                self.waiting.popleft()()
             except Exception as error:  # one connection caused it; continue with the others
                 log_exception(self._log, "A connection did not end as it should", error)
-        if self._waiting:
+        if self.waiting:
             self._wake()

@@ -41,11 +41,10 @@ class JetStreamSwitch:
         self._upkeep_thread: IoThread | None = None
         self._upkeep: Upkeep | None = None
         self._syncer: Syncer | None = None
+        self._hook: Callable[[], None] | None = None  # of the syncer, in the driver's list
         # The JetStream that is stopping: it syncs, waits for jobs that write metadata, then ends.
         self._ending: JetStreamServer | None = None
         self._synced = False  # the syncs are done; `_ending` now waits only for jobs that write metadata
-        # The hooks of this object that the driver calls.
-        self._hooks: list[Callable[[], None]] = []
         self._after: list[Callable[[], None]] = []  # called after JetStream has stopped
         self.spread: SpreadNode | None = (
             None  # this worker's part in streams that are spread over all workers; stays after a stop
@@ -106,14 +105,16 @@ class JetStreamSwitch:
             syncer.beside = member.sync_log
         self._upkeep_thread = IoThread(self._driver.loop, "upkeep")
         upkeep = self._upkeep = Upkeep(self._driver, self._upkeep_thread)
-        self._attach([syncer.after_turn, upkeep.after_turn, self.after_turn])
+        self._attach(syncer, upkeep)
 
-    def _attach(self, hooks: list[Callable[[], None]]) -> None:
-        """Make the driver call `hooks` after each turn, instead of the hooks of an earlier JetStream."""
-        for hook in self._hooks:
-            self._driver.after_turn.remove(hook)
-        self._hooks = hooks
-        self._driver.after_turn += hooks
+    def _attach(self, syncer: Syncer, upkeep: Upkeep) -> None:
+        """Make the driver call these objects after its turns, instead of those of an earlier JetStream."""
+        driver = self._driver
+        if self._hook is not None:
+            driver.after_turn.remove(self._hook)
+        self._hook = syncer.after_turn
+        driver.after_turn.append(self._hook)
+        driver.upkeep_queued[:] = [upkeep.after_turn]
 
     @property
     def ending(self) -> bool:
@@ -148,6 +149,7 @@ class JetStreamSwitch:
                 self._upkeep.close()
             self._synced = True
             if self._is_busy(jetstream):
+                self._driver.after_next_turn(self.after_turn)
                 self._driver.wake()
                 return
         self._end()
@@ -157,7 +159,11 @@ class JetStreamSwitch:
 
     def after_turn(self) -> None:
         """Continue stopping after a turn has handled the last result that was awaited."""
-        if self._synced and self._ending is not None and not self._is_busy(self._ending):
+        if not self._synced or self._ending is None:
+            return
+        if self._is_busy(self._ending):
+            self._driver.after_next_turn(self.after_turn)
+        else:
             self._end()
 
     def abort(self) -> None:

@@ -186,7 +186,7 @@ class Server:
         threads = {queue: IoThread(self.loop, queue.value, queue is JobQueue.COMPUTE) for queue in JobQueue}
         threads[JobQueue.NETWORK] = IoThread(self.loop, JobQueue.NETWORK.value, most=FETCHERS)
         self._workers = Workers(self.driver, threads)
-        self.driver.after_turn.append(self._workers.after_turn)
+        self.driver.jobs_queued.append(self._workers.after_turn)
         if spin:
             self.driver.after_turn.append(Spin(self.driver).after_turn)
         self._tls = TlsPort(self.loop, self.log, self.driver.after)

@@ -17,10 +17,11 @@ from tests.support.consensus import GROUP, Hosts, MemoryNode
 from pyjs.base.errors import CorruptRecord, NotNow
 from pyjs.consensus import batch, outbox
 from pyjs.consensus.batch import BadBatch
-from pyjs.consensus.consensus import Condition, Tuning
+from pyjs.consensus.consensus import Tuning
 from pyjs.consensus.durability import Due, Waits
 from pyjs.consensus.engine import Change, Conf, Write, peer_id
 from pyjs.consensus.payloads import Gone
+from pyjs.consensus.status import Condition
 
 
 def errors(node: SimNode) -> list[str]:

@@ -7,7 +7,7 @@ import struct
 import pytest
 import xxhash
 
-from pyjs.consensus.descriptor import SIZE, BadDescriptor, check, describe, read
+from pyjs.consensus.descriptor import SIZE, BadDescriptor, check, describe, payload_at, read
 
 
 def test_a_descriptor_typed_by_hand_is_read() -> None:
@@ -57,6 +57,21 @@ def test_another_payload_is_refused() -> None:
         check(found, b"hell")
     with pytest.raises(BadDescriptor, match="the digest of the payload of 5 bytes is wrong"):
         check(found, b"hallo")
+
+
+def test_a_payload_is_found_behind_its_frames() -> None:
+    described = describe(b"hello", 7)
+
+    assert payload_at(b"..hello..", 2, described) == b"hello"
+    assert payload_at(b"..", 2, describe(b"", 7)) == b""
+    with pytest.raises(BadDescriptor, match="a payload of 3 bytes, 5 are described"):
+        payload_at(b"..hel", 2, described)
+    with pytest.raises(BadDescriptor, match="the digest of the payload"):
+        payload_at(b"..hallo", 2, described)
+    with pytest.raises(BadDescriptor, match="of 39 bytes, not 40"):
+        payload_at(b"..hello", 2, described[:-1])
+    with pytest.raises(BadDescriptor, match="before the epoch"):
+        payload_at(b"..hello", 2, described[:15] + b"\x80" + described[16:])
 
 
 def test_the_engine_reads_the_size_from_the_first_four_bytes() -> None:

@@ -9,8 +9,9 @@ import pytest
 from tests.support.consensus import GROUP, Hosts, MemoryNode
 
 from pyjs.base.errors import CorruptRecord, NotNow
-from pyjs.consensus.consensus import Condition, Tuning
+from pyjs.consensus.consensus import Tuning
 from pyjs.consensus.engine import Change, Conf, Groups, Role, peer_id
+from pyjs.consensus.status import Condition
 
 
 class Failing(MemoryNode):

@@ -158,7 +158,7 @@ class TwoGroups(Bench):
 
     def lose(self, key: Key) -> None:
         """Keep an entry of the first group in the log only, where it cannot be read."""
-        del self.held._staged[key]
+        del self.held.staged[key]
 
 
 def test_a_gap_in_one_group_holds_no_other_group_back() -> None:

@@ -161,6 +161,38 @@ async def test_after_the_turn_others_have_their_say() -> None:
     assert turns == [1]
 
 
+async def test_threads_are_given_work_only_after_turns_that_leave_some() -> None:
+    node, driver = made()
+    jobs, upkeep, state = [], [], node.turn_state
+    driver.jobs_queued.append(lambda: jobs.append(state.take("jobs")))
+    driver.upkeep_queued.append(lambda: upkeep.append(state.take("upkeep")))
+
+    driver.turn_now()
+    state.jobs.append("job")
+    driver.turn_now()
+    state.upkeep.append("store")
+    driver.turn_now()
+    driver.turn_now()
+
+    assert (jobs, upkeep) == ([["job"]], [["store"]])
+
+
+async def test_a_hook_for_the_next_turn_is_called_once_and_may_ask_again() -> None:
+    node, driver = made()
+    turns: list[int] = []
+
+    def hook() -> None:
+        turns.append(node.turns)
+        if node.turns < 2:
+            driver.after_next_turn(hook)
+
+    driver.after_next_turn(hook)
+    for _ in range(4):
+        driver.turn_now()
+
+    assert turns == [1, 2]
+
+
 async def test_a_stopped_driver_takes_no_turn() -> None:
     node, driver = made()
     node.timers.at(node.clock.now_ns() + MS, lambda: None)

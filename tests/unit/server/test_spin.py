@@ -11,6 +11,7 @@ import pytest
 from pyjs.base.clock import VirtualClock
 from pyjs.base.log import ListLog
 from pyjs.base.timers import Timers
+from pyjs.core.sink import Turn
 from pyjs.server import spin
 from pyjs.server.driver import Driver
 from pyjs.server.spin import (
@@ -47,7 +48,11 @@ def time(monkeypatch: pytest.MonkeyPatch) -> Time:
 
 def new_spin(*, has_neighbours: bool = False) -> tuple[Spin, Driver]:
     node: Any = SimpleNamespace(
-        timers=Timers(), clock=VirtualClock(), log=ListLog(), cluster=object() if has_neighbours else None
+        timers=Timers(),
+        turn_state=Turn(),
+        clock=VirtualClock(),
+        log=ListLog(),
+        cluster=object() if has_neighbours else None,
     )
     turns = Driver(asyncio.get_running_loop(), node)
     return Spin(turns), turns

@@ -35,7 +35,6 @@ from pyjs.consensus.log.files import FIRST_AT, UNKNOWN_MACHINE, LogFile, machine
 from pyjs.consensus.log.group import FILE_SHIFT, StoredGroup
 from pyjs.consensus.log.records import (
     DAMAGED_FLAG,
-    ENTRY,
     GROUP,
     HEAD,
     MORE,
@@ -270,27 +269,24 @@ class NodeLog:
             CorruptRecord: the group is damaged.
         """
         group = self._intact(write.group)
-        end, entries = self._end, write.entries
-        if write.hard is not None:
-            is_commit = not entries and group.hard[:2] == write.hard[:2]
-            _check_hard(group.hard, write.hard)
-            group.hard = write.hard
-            if is_commit:
-                assert group.hard[2] <= group.last
+        end, entries, hard = self._end, write.entries, write.hard
+        if hard is not None:
+            has_same_vote = group.follow_hard(*hard)
+            if has_same_vote and not entries:
+                assert group.commit <= group.last
                 self._late_commits.add(group.number)
                 return False
         elif not entries:
             return False
         if entries:
-            assert len(payloads) == len(entries)
-            assert group.start < write.first <= group.last + 1
-            sizes = [RECORD_SIZE_MIN + len(entry[2]) for entry in entries]
-            file = end.reserve(sum(sizes) + sum(map(len, payloads)))
-            self._stage_entries(group, write.first, entries, payloads, file)
+            first = write.first
+            assert group.start < first <= group.last + 1
+            end.reserve_entries(entries, payloads)
+            end.stage_entries(group, first, entries, payloads)
         else:
             end.reserve(RECORD_SIZE_MIN)
             end.stage(group, WRITE, 0, group.last)
-        assert group.hard[2] <= group.last
+        assert group.commit <= group.last
         return True
 
     def stage_commits(self) -> bool:
@@ -303,29 +299,11 @@ class NodeLog:
         is_staged = False
         for number in late:
             group = self.groups.get(number)
-            if group is not None and not group.damage and group.written_commit < group.hard[2]:
+            if group is not None and not group.damage and group.written_commit < group.commit:
                 self._end.reserve(RECORD_SIZE_MIN)
                 self._end.stage(group, WRITE, 0, group.last)
                 is_staged = True
         return is_staged
-
-    def _stage_entries(
-        self,
-        group: StoredGroup,
-        index: int,
-        entries: Sequence[tuple[int, int, bytes]],
-        payloads: Sequence[bytes],
-        file: LogFile,
-    ) -> None:
-        end = self._end
-        place, left = file.number << FILE_SHIFT, len(entries)
-        for (term, kind, body), payload in zip(entries, payloads, strict=True):
-            at = end.at
-            left -= 1
-            end.stage(group, WRITE, ENTRY | MORE if left else ENTRY, index, body, payload, term, kind)
-            group.append(index, term, place | at, end.at - at)
-            index += 1
-        file.groups.add(group.number)
 
     def point(self, group: int, index: int, term: int, conf: Members, state: bytes) -> None:
         """Stage a new start of a group's log, after a compaction or after the installation of a snapshot.
@@ -363,7 +341,8 @@ class NodeLog:
         return file
 
     def _intact(self, number: int) -> StoredGroup:
-        self._check_working()
+        if self.error is not None:
+            raise self.error
         group = self.groups[number]
         if group.damage:
             raise CorruptRecord(
@@ -383,13 +362,14 @@ class NodeLog:
         Raises:
             StoreFailed: the records were not written completely; the log accepts no more writes.
         """
-        self._check_working()
+        if self.error is not None:
+            raise self.error
         if self._end.is_empty:
             return
         try:
             self._end.write()
             self._written = self._end.number - 1
-            if self._has_many_files():
+            if len(self._shelf.files) > FILES_FEW and self._has_many_files():
                 self._carry(self._shelf.oldest)
                 self._end.write()
                 self._written = self._end.number - 1
@@ -644,8 +624,8 @@ class NodeLog:
         entries = [(head.entry_term, head.entry_kind, body_of(view, 0, head)) for view, head in read]
         payloads = [bytes(view[RECORD_SIZE_MIN + head.body_size :]) for view, head in read]
         flags, room = RESET | (MORE if entries else 0), sum(head.size for _, head in read)
-        file = self._stage_base(group, flags, group.start, room=room)
-        self._stage_entries(group, group.start + 1, entries, payloads, file)
+        self._stage_base(group, flags, group.start, room=room)
+        self._end.stage_entries(group, group.start + 1, entries, payloads)
         group.check()
 
 
@@ -654,11 +634,3 @@ def _body_end(data: bytes) -> int:
     if len(data) < HEAD.size:
         return RECORD_SIZE_MIN
     return RECORD_SIZE_MIN + int(Head._make(HEAD.unpack_from(data)).body_size)
-
-
-def _check_hard(old: tuple[int, int, int], new: tuple[int, int, int]) -> None:
-    """Check that a hard state may follow the previous one."""
-    assert new[0] >= old[0]
-    assert new[2] >= old[2]
-    if new[0] == old[0]:
-        assert old[1] in (0, new[1])

@@ -358,10 +358,11 @@ class MemberNode:
         replicated = self.replicated
         if replicated is None:
             return
-        for gone in replicated.take_lost_replicas():
-            self._losses.add(gone)
-        for alone in replicated.take_ended():
-            self._losses.end_group(alone)
+        if replicated.lost_replicas or replicated.ended:
+            for gone in replicated.take_lost_replicas():
+                self._losses.add(gone)
+            for alone in replicated.take_ended():
+                self._losses.end_group(alone)
         if not (replicated.led or replicated.lost):
             return
         led, replicated.led[:] = replicated.led[:], []

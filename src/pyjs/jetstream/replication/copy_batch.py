@@ -78,6 +78,9 @@ class Kind(IntEnum):
     ASK_IDS = 23
 
 
+FIRST_KIND = bytes([Kind.ASK])  # a batch of a copy, not of the consensus, if its second byte is not smaller
+
+
 class BadCopy(ValueError):
     """A batch is damaged, and was refused as a whole; the text names the invalid field."""
 
@@ -140,11 +143,6 @@ class State:
 
 
 Batch: TypeAlias = Ask | AskThese | Piece
-
-
-def is_copying(data: bytes) -> bool:
-    """Return whether a batch belongs to a copy, not to the consensus."""
-    return len(data) > 1 and data[1] >= Kind.ASK
 
 
 def ask(group: int, number: int, have: int) -> list[bytes]:

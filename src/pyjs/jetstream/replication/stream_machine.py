@@ -266,7 +266,7 @@ class StreamMachine:
             assert proposal is None
             self.catch_up.hold(index, term, time_ns, payload)
             return
-        if not self.agreement.allows(index, term):
+        if self.agreement.is_unsure and not self.agreement.allows(index, term):
             self._catch_up(index, self.stream.store.last_seq)
             return
         if proposal is None and not self.replica.can_decide(index, time_ns, payload):
@@ -571,7 +571,7 @@ class StreamMachine:
 
     def propose(self, payload: bytes, proposal: Proposal) -> bool:
         """Propose an entry."""
-        return self._consensus.propose(self.group, payload, proposal)
+        return self._consensus.propose(self.assignment.group, payload, proposal)
 
     def stopped(self, error: Exception) -> None:
         """Handle a replica that has stopped applying entries."""

@@ -209,7 +209,7 @@ class ReplicatedStreams:
         Raises:
             ValueError: the batch is damaged.
         """
-        if not copy_batch.is_copying(data):
+        if data[1:2] < copy_batch.FIRST_KIND:
             self._consensus.receive(node, data)
             return
         batch = copy_batch.read(data)

@@ -214,7 +214,7 @@ class RoutePort:
 
     def _dial_due(self) -> None:
         """Start a connection to each server to which one is due."""
-        for dial in self.cluster.take_dials():
+        for dial in self.cluster.take_dials() if self.cluster.dials else ():
             if not self._stopped:
                 task = self.driver.loop.create_task(self._dial(dial))
                 self._dialing.add(task)

@@ -29,11 +29,12 @@ GAIN_SIZE = 1 << 20  # bytes; a trim that returns less counts as useless
 
 
 class MemoryReturn:
-    """Trims the allocator of this process; the driver calls `after_turn`."""
+    """Trims the allocator of this process; the driver calls `after_turn` after the first turn of a busy period."""
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
+        after_next_turn: Callable[[Callable[[], None]], None],
         thread: IoThread,
         collect: Callable[[], object],
         trim: Callable[[], object],
@@ -41,23 +42,22 @@ class MemoryReturn:
         memory_size: Callable[[], int],
     ) -> None:
         self._loop = loop
+        self._after_next_turn = after_next_turn
         self._thread = thread
         # Empties Python's free lists; called on the loop, where it is safe to free objects.
         self._collect = collect
         self._trim = trim  # runs in the thread
         self._cpu_s = cpu_s  # the processor time of this process
         self._memory_size = memory_size
-        self._armed = False  # a check is scheduled, or a trim runs
         self._looked_at = self._trimmed_at = loop.time()
         self._looked_cpu_s = self._trimmed_cpu_s = cpu_s()
         self._least_size = memory_size()  # lowest memory size, measured at the start and after trims
         self._vain_s = LOOK_S  # seconds to wait after a trim that no work preceded
+        after_next_turn(self.after_turn)
 
     def after_turn(self) -> None:
         """Schedule a check for memory that can be returned."""
-        if not self._armed:
-            self._armed = True
-            self._loop.call_later(LOOK_S, self._look)
+        self._loop.call_later(LOOK_S, self._look)
 
     def _look(self) -> None:
         now, cpu_s = self._loop.time(), self._cpu_s()
@@ -66,7 +66,7 @@ class MemoryReturn:
         worked = cpu_s - self._trimmed_cpu_s >= WORK_S
         self._looked_at, self._looked_cpu_s = now, cpu_s
         if not worked and self._memory_size() <= ABOVE * self._least_size:
-            self._armed = False
+            self._after_next_turn(self.after_turn)
         elif since < (self._vain_s if idle and not worked else LOOK_S if idle else BUSY_S):
             self._loop.call_later(LOOK_S, self._look)
         else:
@@ -88,6 +88,7 @@ class MemoryReturn:
         size = self._memory_size()
         self._least_size = min(self._least_size, size)
         # Memory freed during the trim may be left, and an idle server has no turn that would check again.
-        self._armed = size > ABOVE * self._least_size and self._vain_s < VAIN_S_MAX
-        if self._armed:
+        if size > ABOVE * self._least_size and self._vain_s < VAIN_S_MAX:
             self._loop.call_later(LOOK_S, self._look)
+        else:
+            self._after_next_turn(self.after_turn)

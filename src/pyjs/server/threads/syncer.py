@@ -77,7 +77,7 @@ class Syncer:
             self.sync()
         elif self._always:
             self._sync_urgent()
-        else:
+        elif self._timer is None:
             self._sync_later()
 
     def sync(self) -> None:

@@ -38,6 +38,15 @@ def test_an_entry_replaces_those_after_it(group: StoredGroup) -> None:
         group.place_of(4)
 
 
+def test_a_hard_state_follows_the_one_before_it(group: StoredGroup) -> None:
+    assert not group.follow_hard(2, 9, 3)
+    assert group.follow_hard(2, 9, 4)
+    for wrong in ((1, 9, 4), (2, 8, 4), (2, 9, 3)):
+        with pytest.raises(AssertionError):
+            group.follow_hard(*wrong)
+    assert (group.hard, group.term, group.vote, group.commit) == ((2, 9, 4), 2, 9, 4)
+
+
 def test_a_start_forgets_what_is_before_it(group: StoredGroup) -> None:
     group.begin_at(base(3), 5, place(6), 90, reset=False)
 
@@ -57,6 +66,7 @@ def test_a_start_without_entries_is_all_that_is_left(group: StoredGroup) -> None
 def test_a_lost_group_is_intact_after_a_record_with_all_of_it(group: StoredGroup) -> None:
     group.lose("lost")
     assert group.is_damaged
+    assert group.last == -1
     group.begin_at(base(3), 3, place(6), 90, reset=True)
     assert not group.is_damaged
     group.check()

@@ -49,7 +49,7 @@ def test_a_census_comes_after_so_many_bytes() -> None:
     for _ in range(2):
         end.reserve(300)
         end.stage(groups[5], WRITE, 0, 0, b"", bytes(staging.CENSUS_EVERY // 64))
-    end._census_due_at = end.at
+    end.census_due_at = end.at
     end.reserve(300)
     end.stage(groups[5], WRITE, 0, 0)
     end.write()

@@ -26,7 +26,7 @@ def joined(batches: list[list[bytes]]) -> list[Piece]:
 
 def test_questions_are_read() -> None:
     assert copy_batch.read(b"".join(copy_batch.ask(5, 2, 44))) == Ask(5, 2, 44)
-    assert copy_batch.is_copying(b"".join(copy_batch.ask(5, 2, 44)))
+    assert b"".join(copy_batch.ask(5, 2, 44))[1:2] >= copy_batch.FIRST_KIND
     (refusal,) = joined([copy_batch.refusal(Kind.NOT_NOW, 5, 2)])
     assert (refusal.kind, refusal.group, refusal.number, refusal.pieces) == (Kind.NOT_NOW, 5, 2, 1)
 
@@ -35,7 +35,7 @@ def test_questions_are_read() -> None:
 def test_a_question_for_some_messages_is_read(ids: bool) -> None:
     data = b"".join(copy_batch.ask_these(5, 2, [3, 4, 900], ids=ids))
     assert copy_batch.read(data) == AskThese(5, 2, (3, 4, 900), ids)
-    assert copy_batch.is_copying(data)
+    assert data[1:2] >= copy_batch.FIRST_KIND
     for wrong in (data[:-1], data[:-24], data + data[-8:], data + bytes(8 * copy_batch.SEQS_MAX)):
         with pytest.raises(BadCopy):
             copy_batch.read(wrong)

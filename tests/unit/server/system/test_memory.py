@@ -55,8 +55,10 @@ class Process:
         self.free = 0
         self.trims = 0
         self.collected = 0
+        self.hooks: list[Callable[[], None]] = []
         self.returning = MemoryReturn(
             self.timer,  # type: ignore[arg-type]
+            self.hooks.append,
             Here(),
             self._collect,
             self._trim,
@@ -76,7 +78,9 @@ class Process:
 
     def turn(self, cpu: float) -> None:
         self.cpu += cpu
-        self.returning.after_turn()
+        hooks, self.hooks[:] = self.hooks.copy(), []
+        for hook in hooks:
+            hook()
 
 
 def test_what_is_free_after_work_goes_back_when_the_process_is_idle_again() -> None:
