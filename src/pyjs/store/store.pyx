@@ -337,10 +337,6 @@ cdef class StreamStore:
         """Return the sequence of the message that get_last would return, or 0 if none; does not read the message."""
         cdef StoreFilter f = StoreFilter((subject_filter,))
         cdef uint64_t up_to = up_to_seq or self.catalogue.last_seq
-        cdef Subject* s
-        if f.literal:
-            s = subjects_find(&self.catalogue.subjects.table, subject_filter, len(subject_filter))
-            return 0 if s == NULL else self.catalogue.last_up_to(s, up_to)
         return self.catalogue.prev_of_filter(up_to, f)
 
     def get_next(self, bytes subject_filter, uint64_t from_seq):

@@ -287,12 +287,23 @@ cdef class Consumer(StreamConsumer):
             return
         if self.requests.queue.count >= self.requests.queue.max:
             self.sweep_waiting()
+        if request.no_wait and not self.cursor.count_some():
+            self.count_first(reply, body)
+            return
         if request.no_wait and not self.serves_at_once(reply, request):
             return
         if self.requests.add(reply, request, self.turn.now):
             self.mark_dirty()
         elif not request.heartbeat_ns:
             self.refuse(reply, "409 Exceeded MaxWaiting")
+
+    def count_first(self, bytes reply, bytes body) -> None:
+        """Handle a request that does not wait when all messages are counted."""
+        if len(self.orders) >= self.requests.queue.max:
+            self.refuse(reply, "409 Exceeded MaxWaiting")
+            return
+        self.orders.append((reply, body))
+        self.mark_dirty()
 
     def serves_at_once(self, bytes reply, request) -> bool:
         """Return whether messages are available for a request that does not wait; if not, answer it with a status."""
@@ -526,8 +537,11 @@ cdef class Consumer(StreamConsumer):
         cdef Outcome outcome
         cdef uint64_t seq, unread
         cdef int failed
-        self.cursor.refresh()
-        seq = self.cursor.find()
+        if not self.cursor.count_some():
+            return OUT_OF_BUDGET
+        seq = self.cursor.find_some()
+        if seq == 0 and self.cursor.searching:
+            return OUT_OF_BUDGET
         if seq == 0 or self.acks.pending.reserve() < 0:
             return AT_END
         failed = self.store.load(seq, &r)
@@ -628,10 +642,12 @@ cdef class Consumer(StreamConsumer):
             self.dirty = True
             self.turn.held.append(self)
             return
-        if self.orders:
+        if self.orders and self.cursor.count_some():
             orders, self.orders = self.orders, []
             for reply, body in orders:
                 self.request_next(reply, body)
+        elif self.orders:
+            self.mark_dirty()
         outcome = self.deliver_some()
         if outcome == OUT_OF_BUDGET:
             self.mark_dirty()
@@ -792,9 +808,4 @@ cdef class Consumer(StreamConsumer):
 
     def dump_state(self, pending=None) -> dict:
         """Return the state for replay.pyx to restore; `pending`, if given, replaces the pending deliveries."""
-        return {
-            "next_seq": self.cursor.next_seq,
-            **self.acks.dump(pending),
-            "skips": self.cursor.skips.state(),
-            "skips_end": self.cursor.skips_end,
-        }
+        return self.cursor.dump() | self.acks.dump(pending)

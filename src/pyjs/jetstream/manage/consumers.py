@@ -406,13 +406,15 @@ def _take_count(consumer: Consumer, counted: Count | None) -> None:
 
 
 def count_pending(js: JetStream, stream: Stream, consumer: Consumer) -> Generator[Step, None, None]:
-    """Count num_pending in steps if it is unknown; otherwise the consumer would count it in one step."""
-    if not consumer.cursor.stale or not consumer.filters:
+    """Return when num_pending is known; it is counted in steps, or by subject in steps if there are many messages."""
+    if consumer.cursor.count_some():
         return
     filters, matches = consumer.filters, stream.store.make_filter(consumer.filters)
     counted = yield from _within_search(js, stream, count(stream.store, matches, consumer.cursor.next_seq))
     if not consumer.closed and consumer.filters == filters:
         _take_count(consumer, counted)
+    while not consumer.closed and not consumer.cursor.count_some():
+        yield None
 
 
 def _within_search(
