@@ -29,6 +29,7 @@ cdef enum:
     SEGMENTS_AT_ONCE = 4        # maximum number of segments freed at once; the memory of more is passed to `remains`
     KEPT_MAX = 8192             # if at most this many messages are left,
     MANY = 4096                 # and more than this many are dropped before them, these are dropped together
+    WIDE = 65536                # sequences that one step of a purge examines
 
 
 cdef class StoredMessage:
@@ -423,6 +424,7 @@ cdef class StreamStore:
         if keep == 0 and before_seq and total == self.catalogue.msgs:
             return self.drop_below(before_seq)
         left = total - keep
+        self.catalogue.look_ahead(self.catalogue.first_seq, f)      # otherwise each search examines its gap
         seq = self.catalogue.next_seq(0, f)
         while left and seq and not (before_seq and seq >= before_seq):
             self.drop(seq, 0)
@@ -438,13 +440,19 @@ cdef class StreamStore:
         """
         cdef bint tracked = self.catalogue.drops.tracked
         cdef uint32_t left = limit
-        cdef uint64_t seq = self.catalogue.next_seq(from_seq, f)
+        cdef uint64_t rest = 0, end_seq = from_seq + WIDE
+        cdef uint64_t seq = self.catalogue.next_some(from_seq, f, &rest)
         self.catalogue.drops.tracked = False
         while left and seq and seq < before_seq:
             self.drop(seq, 0)
             left -= 1
-            seq = self.catalogue.next_seq(seq + 1, f)
+            if seq >= end_seq:
+                rest = seq + 1
+                seq = 0
+            else:
+                seq = self.catalogue.next_some(seq + 1, f, &rest)
         self.catalogue.drops.tracked = tracked
+        seq = seq or rest
         return limit - left, seq if seq < before_seq else 0
 
     def trim_some(self, int64_t max_per_subject, uint64_t from_seq, uint64_t before_seq, uint32_t limit) -> int:

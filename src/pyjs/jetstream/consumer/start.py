@@ -63,9 +63,7 @@ def count(store: StreamStore, matches: StoreFilter, next_seq: int) -> Generator[
     return counting
 
 
-def _wanted(
-    config: ConsumerConfig, store: StreamStore, matches: StoreFilter
-) -> Generator[None, None, int]:
+def _wanted(config: ConsumerConfig, store: StreamStore, matches: StoreFilter) -> Generator[None, None, int]:
     policy, catalogue = config.deliver_policy, store.catalogue
     if policy == "last" and not config.filters:
         # even if this message was deleted; then nothing is delivered, as in nats-server

@@ -20,6 +20,7 @@ from pyjs.jetstream.config.consumer_requests import CreateRequest
 from pyjs.jetstream.config.declared import changed
 from pyjs.jetstream.consumer import record as consumer_record
 from pyjs.jetstream.consumer.consumer import Consumer
+from pyjs.jetstream.consumer.info import know_pending
 from pyjs.jetstream.consumer.replay import clamp, restore
 from pyjs.jetstream.consumer.reset import reset as start_again
 from pyjs.jetstream.consumer.reset import reset_seq
@@ -413,8 +414,7 @@ def count_pending(js: JetStream, stream: Stream, consumer: Consumer) -> Generato
     counted = yield from _within_search(js, stream, count(stream.store, matches, consumer.cursor.next_seq))
     if not consumer.closed and consumer.filters == filters:
         _take_count(consumer, counted)
-    while not consumer.closed and not consumer.cursor.count_some():
-        yield None
+    yield from know_pending(consumer)
 
 
 def _within_search(

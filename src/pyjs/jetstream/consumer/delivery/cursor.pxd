@@ -29,12 +29,12 @@ cdef class DeliveryCursor:
     cdef uint64_t counted_to
     cdef readonly bint stale            # `unread` is not valid and must be counted again
     cdef bint counting                  # the last step of the count was not the last one that it needs
-    cdef bint searching                 # the last `find_some` has not found a match, and has more to search
+    cdef readonly bint searching               # the last `find_some` has not found a match, and has more to search
 
     cdef bint covers(self, uint64_t seq) noexcept nogil
     cpdef uint64_t find(self) noexcept nogil
     cpdef void pass_by(self, uint64_t seq) noexcept nogil
-    cdef uint64_t find_some(self) noexcept nogil
+    cpdef uint64_t find_some(self) noexcept nogil
     cdef bint is_counted(self) noexcept nogil
     cpdef bint count_some(self) noexcept nogil
     cdef void count_step(self) noexcept nogil

@@ -155,7 +155,7 @@ cdef class DeliveryCursor:
             seq = self.find_some()
         return seq
 
-    cdef uint64_t find_some(self) noexcept nogil:
+    cpdef uint64_t find_some(self) noexcept nogil:
         """Search the next first delivery for about a millisecond; return 0 if there is none, or `searching` is set."""
         cdef uint64_t seq, rest = 0
         if self.skips.left:
