@@ -13,7 +13,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from tests.unit.store.encodings import ENCODINGS, image_of, plain_index, upkeep
-from tests.unit.store.file_state import MANY, open_store, state_of
+from tests.unit.store.file_state import open_store, state_of
 from tests.unit.store.last_seqs import last_seqs
 from tests.unit.store.reference import ReferenceStore
 from tests.unit.store.segment_files import index_of, without_erasures

@@ -288,7 +288,11 @@ cdef class Consumer(StreamConsumer):
         if self.requests.queue.count >= self.requests.queue.max:
             self.sweep_waiting()
         if request.no_wait and not self.cursor.count_some():
-            self.count_first(reply, body)
+            if len(self.orders) >= self.requests.queue.max:
+                self.refuse(reply, "409 Exceeded MaxWaiting")
+            else:
+                self.orders.append((reply, body))       # handled when all messages are counted
+                self.mark_dirty()
             return
         if request.no_wait and not self.serves_at_once(reply, request):
             return
@@ -296,14 +300,6 @@ cdef class Consumer(StreamConsumer):
             self.mark_dirty()
         elif not request.heartbeat_ns:
             self.refuse(reply, "409 Exceeded MaxWaiting")
-
-    def count_first(self, bytes reply, bytes body) -> None:
-        """Handle a request that does not wait when all messages are counted."""
-        if len(self.orders) >= self.requests.queue.max:
-            self.refuse(reply, "409 Exceeded MaxWaiting")
-            return
-        self.orders.append((reply, body))
-        self.mark_dirty()
 
     def serves_at_once(self, bytes reply, request) -> bool:
         """Return whether messages are available for a request that does not wait; if not, answer it with a status."""
@@ -489,7 +485,7 @@ cdef class Consumer(StreamConsumer):
         self.pacing.hold_until = 0
         self.turn.jammed = False
         while self.has_demand():
-            if budget <= 0:
+            if budget <= 0 or not self.cursor.count_some():     # each message has num_pending in its reply subject
                 return OUT_OF_BUDGET
             i = self.acks.pending.lists[<uint32_t> IN_REDELIVER].head
             if i:
@@ -535,15 +531,10 @@ cdef class Consumer(StreamConsumer):
         """Deliver the next message that matches the filters."""
         cdef Record r
         cdef Outcome outcome
-        cdef uint64_t seq, unread
+        cdef uint64_t seq = self.cursor.find_some(), unread
         cdef int failed
-        if not self.cursor.count_some():
-            return OUT_OF_BUDGET
-        seq = self.cursor.find_some()
-        if seq == 0 and self.cursor.searching:
-            return OUT_OF_BUDGET
         if seq == 0 or self.acks.pending.reserve() < 0:
-            return AT_END
+            return OUT_OF_BUDGET if self.cursor.searching else AT_END
         failed = self.store.load(seq, &r)
         if failed == -3:
             return self.hold(self.turn.now + RETRY_NS)
@@ -712,10 +703,8 @@ cdef class Consumer(StreamConsumer):
             wake_by(&best, self.push.sent_at + self.push.heartbeat_ns if self.push.heartbeat_ns else 0)
         else:
             wake_by(&best, self.push.unbound_at + self.threshold if self.threshold else 0)
-        if self.paused_until > now:
-            wake_by(&best, self.paused_until)
-        if self.pacing.hold_until > now:
-            wake_by(&best, self.pacing.hold_until)
+        wake_by(&best, self.paused_until if self.paused_until > now else 0)
+        wake_by(&best, self.pacing.hold_until if self.pacing.hold_until > now else 0)
         if best and self.timer.is_later(best):
             self.timer.arm(max(best, now + 1), self.on_timer, self)
 

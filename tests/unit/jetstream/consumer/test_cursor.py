@@ -322,7 +322,7 @@ def test_a_long_search_goes_on_in_steps() -> None:
     js = LongFixture()
     for at in range(20_000):
         js.store.store(b"c.%d" % (at + 1), b"", b"", 1)
-    for at in range(90_000):
+    for _ in range(90_000):
         js.store.store(b"x", b"", b"", 1)
     js.store.store(b"c.1", b"", b"", 1)
     js.cursor.set_filters((b"c.*",))
