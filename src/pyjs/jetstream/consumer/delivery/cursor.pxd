@@ -29,7 +29,7 @@ cdef class DeliveryCursor:
     cdef uint64_t counted_to
     cdef readonly bint stale            # `unread` is not valid and must be counted again
     cdef bint counting                  # the last step of the count was not the last one that it needs
-    cdef readonly bint searching               # the last `find_some` has not found a match, and has more to search
+    cdef readonly bint searching        # the last `find_some` has not found a match, and has more to search
 
     cdef bint covers(self, uint64_t seq) noexcept nogil
     cpdef uint64_t find(self) noexcept nogil

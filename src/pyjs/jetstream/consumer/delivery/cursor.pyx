@@ -2,9 +2,10 @@
 
 Deliveries, new messages and removals update the count; after other changes, it is counted again, in steps: `unread`
 is the number of matches up to `counted_to`, which each step advances. So the count stays exact while messages come
-and go between two steps. A consumer with
-`last_per_subject` first delivers, for each subject, the message that was the last one when the consumer was created.
-`Skips` holds these sequences, packed, since many consumers may have a million each: the first sequence, then the
+and go between two steps.
+
+A consumer with `last_per_subject` first delivers, for each subject, the message that was the last one when the
+consumer was created. `Skips` holds these sequences, packed, since many consumers may have a million each: the first sequence, then the
 distance from each sequence to the next, as LEB128 (packed by store/index/last_seqs.pyx). A snapshot has the same
 bytes as base64, or an empty list.
 
@@ -156,7 +157,7 @@ cdef class DeliveryCursor:
         return seq
 
     cpdef uint64_t find_some(self) noexcept nogil:
-        """Search the next first delivery for about a millisecond; return 0 if there is none, or `searching` is set."""
+        """Search the next first delivery for about a millisecond; return 0 if there is none or `searching` is set."""
         cdef uint64_t seq, rest = 0
         if self.skips.left:
             return self.skips.seq
@@ -195,6 +196,7 @@ cdef class DeliveryCursor:
         return self.is_counted()
 
     cdef void count_step(self) noexcept nogil:
+        """Count some more matches after the cursor, or begin again if the count is stale."""
         cdef uint64_t at = self.counted_to + 1
         if self.stale:
             self.stale = self.counting = False
