@@ -88,7 +88,7 @@ def find(store: StreamStore, given: dict[str, Any]) -> Generator[None, None, Sto
         wanted = store.make_filter((given["next_by_subj"].encode(),))
         yield from know_subjects(store, wanted)
         return store.get((yield from searches.next_match(catalogue, max(seq, 1), wanted)))
-    return store.get(catalogue.next_live(seq) if "start_time" in given else seq)
+    return store.get_next(b">", seq) if "start_time" in given else store.get(seq)
 
 
 def last_of(store: StreamStore, subject: bytes) -> Generator[None, None, StoredMessage | None]:
