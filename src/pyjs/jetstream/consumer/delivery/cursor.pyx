@@ -6,8 +6,8 @@ and go between two steps.
 
 A consumer with `last_per_subject` first delivers, for each subject, the message that was the last one when the
 consumer was created. `Skips` holds these sequences, packed, since many consumers may have a million each: the first
-sequence, then the distance from each sequence to the next, as LEB128 (packed by store/index/last_seqs.pyx). A snapshot
-has the same bytes as base64, or an empty list.
+sequence, then the distance from each sequence to the next, as LEB128 (packed by store/index/last_seqs.pyx). A
+snapshot has the same bytes as base64, or an empty list.
 
 Invariant: unread <= msgs of the stream, if the count is up to date and no skips are left.
 
