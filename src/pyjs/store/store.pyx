@@ -16,7 +16,7 @@ from pyjs.store.index.sequences cimport (
     index_at, index_find, index_free, index_last, index_next_live, index_remove, is_dead, segment_count_from,
     segment_clear_front, segment_free, subject_of,
 )
-from pyjs.store.index.subjects cimport Subject, subject_by_id, subjects_find
+from pyjs.store.index.subjects cimport subject_by_id
 from pyjs.subjects.tokens cimport has_wildcard
 from pyjs.wire.compose cimport compose
 
