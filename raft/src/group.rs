@@ -266,10 +266,9 @@ impl Group {
             && raft.pending_read_count() == 0
             && self.raw.store().conf().voters_outgoing.is_empty()
             && raft.commit_to_current_term()
+            // In any state of the progress: after a silence without new entries, the engine keeps it in Probe.
             && raft.prs().iter().all(|(peer, progress)| {
-                silent(*peer)
-                    || *peer == self.peer
-                    || (progress.matched == last && progress.state == ProgressState::Replicate)
+                silent(*peer) || *peer == self.peer || progress.matched == last
             })
     }
 

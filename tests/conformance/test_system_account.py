@@ -7,12 +7,15 @@ their fields, since figures and times differ; error texts are compared in full.
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import pytest
 from tests.conformance.harness.both import needs_peer, of_both
-from tests.conformance.harness.process import ServerProcess
+from tests.conformance.harness.process import ServerProcess, free_port
 from tests.support.raw import RawClient
 
 pytestmark = needs_peer
@@ -211,6 +214,22 @@ def test_a_kicked_client_loses_its_connection_and_monitoring_tells_why(tmp_path:
         return list(answer), [each["reason"] for each in closed]
 
     peer, ours = of_both(tmp_path, CONFIG, look)
+    assert ours == peer
+
+
+def test_the_requests_to_the_monitoring_port_are_counted_over_nats_too(tmp_path: Path) -> None:
+    port = free_port()
+
+    def look(server: ServerProcess) -> Any:
+        asker = Asker(server, "sys")
+        asker.ask("$SYS.REQ.SERVER.PING.CONNZ")
+        counts = [asker.ask("$SYS.REQ.SERVER.PING.VARZ")["data"]["http_req_stats"]]
+        for path in ("connz", "varz", "varz?config=1", "subscriptionsz", "nothing"):
+            with suppress(HTTPError), urlopen(f"http://127.0.0.1:{port}/{path}", timeout=10) as page:
+                page.read()
+        return [*counts, asker.ask("$SYS.REQ.SERVER.PING.VARZ")["data"]["http_req_stats"]]
+
+    peer, ours = of_both(tmp_path, f"{CONFIG}\nhttp: 127.0.0.1:{port}\n", look)
     assert ours == peer
 
 

@@ -39,7 +39,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "store": (
         ("crypt", "index", "open_files", "sync_set"),
-        ("format", "store"),
+        ("format", "searches", "store"),
         ("memory", "segment", "state"),
         ("file",),
     ),

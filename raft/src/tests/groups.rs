@@ -247,6 +247,22 @@ fn a_group_without_one_node_sleeps_and_catches_it_up_later() {
 }
 
 #[test]
+fn a_group_sleeps_again_after_a_short_silence_of_a_node_without_new_entries() {
+    let mut cluster = Cluster::new(3);
+    cluster.elect(1);
+    cluster.tick(2);
+
+    for node in [1, 2] {
+        cluster.of(node).node_silent(3).expect("is good");
+        cluster.of(node).node_heard(3);
+    }
+    cluster.settle();
+    cluster.tick(40);
+
+    assert_eq!(cluster.asleep(), [1, 2, 3]);
+}
+
+#[test]
 fn followers_of_a_leader_that_was_closed_in_its_sleep_elect_when_they_are_asked() {
     let mut cluster = Cluster::new(3);
     cluster.elect(1);

@@ -12,7 +12,7 @@ from pyjs.base.gotext import time_text
 from pyjs.jetstream.config.choices import FILE, MEMORY
 from pyjs.jetstream.config.declared import as_json
 from pyjs.jetstream.consumer.consumer import Consumer
-from pyjs.jetstream.consumer.info import consumer_info
+from pyjs.jetstream.consumer.info import consumer_info, know_pending
 from pyjs.jetstream.manage.stream_info import inflow_report, stream_state
 from pyjs.monitor.arguments import Arguments
 from pyjs.monitor.json_text import JsonDict, filled, pretty_piece
@@ -293,8 +293,11 @@ def _stream_detail(
     if options.consumers and stream.consumers:
         detail["consumer_detail"] = consumers = []
         for consumer in list(stream.consumers.values()):
-            if not isinstance(consumer, Consumer) or consumer.closed:
-                continue  # only the leader has it open; or it was deleted between two steps
+            if not isinstance(consumer, Consumer):
+                continue  # only the leader has it open
+            yield from know_pending(consumer)
+            if consumer.closed:
+                continue  # it was deleted between two steps
             shown = consumer_info(
                 consumer,
                 monitored.node.clock.now_ns(),

@@ -151,7 +151,8 @@ class Server:
             await self._start_monitoring()
             await self._start_jetstream()
             reload = self.reload if self.options.worker is None else partial(refuse_reload, self.loop)
-            self._system_account = SystemAccount(self.driver, self.options, certificate_ends, reload)
+            counts = {} if self._monitoring is None else self._monitoring.request_counts
+            self._system_account = SystemAccount(self.driver, self.options, certificate_ends, reload, counts)
             if self.options.worker is not None:
                 await self._meet(self.options.worker, stands_in)
             self._bind_clients()

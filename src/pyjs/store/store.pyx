@@ -16,7 +16,7 @@ from pyjs.store.index.sequences cimport (
     index_at, index_find, index_free, index_last, index_next_live, index_remove, is_dead, segment_count_from,
     segment_clear_front, segment_free, subject_of,
 )
-from pyjs.store.index.subjects cimport Subject, subject_by_id, subjects_find
+from pyjs.store.index.subjects cimport subject_by_id
 from pyjs.subjects.tokens cimport has_wildcard
 from pyjs.wire.compose cimport compose
 
@@ -29,6 +29,7 @@ cdef enum:
     SEGMENTS_AT_ONCE = 4        # maximum number of segments freed at once; the memory of more is passed to `remains`
     KEPT_MAX = 8192             # if at most this many messages are left,
     MANY = 4096                 # and more than this many are dropped before them, these are dropped together
+    WIDE = 65536                # sequences that one step of a purge examines
 
 
 cdef class StoredMessage:
@@ -337,10 +338,6 @@ cdef class StreamStore:
         """Return the sequence of the message that get_last would return, or 0 if none; does not read the message."""
         cdef StoreFilter f = StoreFilter((subject_filter,))
         cdef uint64_t up_to = up_to_seq or self.catalogue.last_seq
-        cdef Subject* s
-        if f.literal:
-            s = subjects_find(&self.catalogue.subjects.table, subject_filter, len(subject_filter))
-            return 0 if s == NULL else self.catalogue.last_up_to(s, up_to)
         return self.catalogue.prev_of_filter(up_to, f)
 
     def get_next(self, bytes subject_filter, uint64_t from_seq):
@@ -427,6 +424,7 @@ cdef class StreamStore:
         if keep == 0 and before_seq and total == self.catalogue.msgs:
             return self.drop_below(before_seq)
         left = total - keep
+        self.catalogue.look_ahead(self.catalogue.first_seq, f)      # otherwise each search examines its gap
         seq = self.catalogue.next_seq(0, f)
         while left and seq and not (before_seq and seq >= before_seq):
             self.drop(seq, 0)
@@ -442,13 +440,19 @@ cdef class StreamStore:
         """
         cdef bint tracked = self.catalogue.drops.tracked
         cdef uint32_t left = limit
-        cdef uint64_t seq = self.catalogue.next_seq(from_seq, f)
+        cdef uint64_t rest = 0, end_seq = from_seq + WIDE
+        cdef uint64_t seq = self.catalogue.next_some(from_seq, f, &rest)
         self.catalogue.drops.tracked = False
         while left and seq and seq < before_seq:
             self.drop(seq, 0)
             left -= 1
-            seq = self.catalogue.next_seq(seq + 1, f)
+            if seq >= end_seq:
+                rest = seq + 1
+                seq = 0
+            else:
+                seq = self.catalogue.next_some(seq + 1, f, &rest)
         self.catalogue.drops.tracked = tracked
+        seq = seq or rest
         return limit - left, seq if seq < before_seq else 0
 
     def trim_some(self, int64_t max_per_subject, uint64_t from_seq, uint64_t before_seq, uint32_t limit) -> int:

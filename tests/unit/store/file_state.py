@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tests.unit.store.last_seqs import last_seqs
+
 from pyjs.base.disk import OsDisk
 from pyjs.base.log import ListLog
 from pyjs.store.crypt.keys import StreamKey
@@ -53,8 +55,8 @@ def state_of(store: FileStore) -> dict[str, object]:
             if (message := store.get(seq)) is not None
         ],
         "counts": subject_counts(store, everything),
-        "last": store.catalogue.last_seqs_or_none(everything, 0, MANY),
-        "up to": [store.catalogue.last_seqs_or_none(everything, seq, MANY) for seq in seqs],
+        "last": last_seqs(store, everything),
+        "up to": [last_seqs(store, everything, seq) for seq in seqs],
         "next": [
             store.catalogue.next_match(seq, store.make_filter((name,))) for name in names for seq in seqs
         ],

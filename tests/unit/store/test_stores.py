@@ -13,7 +13,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from tests.unit.store.encodings import ENCODINGS, image_of, plain_index, upkeep
-from tests.unit.store.file_state import MANY, open_store, state_of
+from tests.unit.store.file_state import open_store, state_of
+from tests.unit.store.last_seqs import last_seqs
 from tests.unit.store.reference import ReferenceStore
 from tests.unit.store.segment_files import index_of, without_erasures
 
@@ -86,7 +87,7 @@ class StoreMachine(RuleBasedStateMachine):
         found = self.store.make_filter(subjects)
         assert self.store.catalogue.next_match(seq, found) == self.model.next_match(seq, subjects)
         assert self.store.catalogue.count_matching(seq, found) == self.model.count_matching(seq, subjects)
-        assert self.store.catalogue.last_seqs_or_none(found, 0, MANY) == self.model.last_seqs(subjects)
+        assert last_seqs(self.store, found) == self.model.last_seqs(subjects)
 
     @invariant()
     def same_state(self) -> None:

@@ -83,7 +83,7 @@ def create_durable(call: ApiCall) -> Steps:
 def info(call: ApiCall) -> JsonDict | Steps:
     """Return the info of one consumer."""
     call.require_empty()
-    if call.is_replicated or _consumer(call).cursor.stale:
+    if call.is_replicated or not _consumer(call).cursor.count_some():
         return _info_steps(call)
     return _report(call, _consumer(call))
 
@@ -191,8 +191,13 @@ def reset(call: ApiCall) -> MaybeSteps:
         except JsonFault as fault:
             raise errcodes.INVALID_JSON.error(err=fault.lenient_text()) from None
     seq = consumers.reset(consumer, wanted)
-    answer = {**_report(call, consumer), "reset_seq": seq}
+    at_once = consumer.cursor.count_some()
+    answer = _report(call, consumer) if at_once else {}
     yield from consumers.keep_reset(call.js, stream, consumer)
+    if not at_once:  # nothing may be delivered between a reset and its snapshot, so the count must wait
+        yield from consumers.count_pending(call.js, stream, consumer)
+        answer = _report(call, consumer)
+    answer["reset_seq"] = seq
     return (
         answer if value_or_none(call.request.headers, IDENTITY) is None else answer | _identity_header(call)
     )
@@ -231,6 +236,7 @@ def _answer(call: ApiCall, request: CreateRequest) -> Steps:
     if sources:
         _check_identity(call)
     consumer = yield from consumers.create_or_update(call.js, call.stream(), request, covered)
+    yield from consumers.count_pending(call.js, call.stream(), consumer)
     answer = _report(call, consumer)
     return answer | _identity_header(call) if sources else answer
 

@@ -16,18 +16,22 @@ from pyjs.core.account import Account
 from pyjs.core.sink import Request
 from pyjs.jetstream.api.direct_answer import DirectAnswers
 from pyjs.jetstream.api.endpoint import is_empty
-from pyjs.jetstream.api.messages import find, is_conflicting, subjects_of
+from pyjs.jetstream.api.messages import find, is_conflicting, last_of
 from pyjs.jetstream.config.json_strict import JsonFault, decode, parse_time_ns
 from pyjs.jetstream.config.level import needs_higher_level
 from pyjs.jetstream.config.stream_requests import GET_MSG_REQUEST
 from pyjs.jetstream.manage.stream_info import SUBJECTS_STEP, know_subjects
 from pyjs.jetstream.stream.stream import Stream
+from pyjs.store import searches
 from pyjs.store.index.filter import StoreFilter
+from pyjs.store.index.last_seqs import LastSeqs
 from pyjs.store.store import StoredMessage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from typing import Any
+    from collections.abc import Generator, Iterator
+    from typing import Any, TypeAlias
+
+    Search: TypeAlias = "Generator[None, None, StoredMessage | None]"
 
 MULTI_SUBJECTS_MAX = 1024
 BATCH_MAX = 100_000  # maximum number of messages in one batch
@@ -64,21 +68,6 @@ class DirectGet:
         given = self._read(request)
         if given is None:
             return None
-        store = self._stream.store
-        wanted = store.make_filter(subjects_of(given))
-        if not store.catalogue.learn_subjects(wanted, SUBJECTS_STEP):
-            return self._answer_later(request, wanted, given)
-        return self._answer(request, given)
-
-    def _answer_later(self, request: Request, wanted: StoreFilter, given: dict[str, Any]) -> Iterator[None]:
-        """Answer after the store has indexed its subjects for the search."""
-        yield
-        yield from know_subjects(self._stream.store, wanted)
-        steps = self._answer(request, given)
-        if steps is not None:
-            yield from steps
-
-    def _answer(self, request: Request, given: dict[str, Any]) -> Iterator[None] | None:
         if not any(given.get(name) for name in MESSAGE_FIELDS):
             self._status(request, "408 Empty Request")
         elif _is_contradiction(given):
@@ -88,23 +77,22 @@ class DirectGet:
         elif given.get("batch") and not given.get("last_by_subj"):
             return self._get_batch(request, given)
         else:
-            store, no_hdr = self._stream.store, given.get("no_hdr", False)
-            self._reply_found(request, lambda: find(store, given), no_hdr)
+            return self._reply_found(request, find(self._stream.store, given), given.get("no_hdr", False))
         return None
 
-    def get_last(self, request: Request) -> None:
+    def get_last(self, request: Request) -> Iterator[None] | None:
         """Answer with the last message of the subject that follows the prefix."""
         no_hdr = False
         if request.headers and request.reply and needs_higher_level(request.headers):
             self._status(request, "412 Required Api Level")
-            return
+            return None
         if request.payload and not is_empty(request.payload):
             given = self._read(request)
             if given is None:
-                return
+                return None
             if any(given.get(name) for name in (*MESSAGE_FIELDS, "batch", "up_to_seq", "up_to_time")):
                 self._status(request, "408 Bad Request")
-                return
+                return None
             no_hdr = given.get("no_hdr", False)
         subject = request.subject
         for prefix in self._prefixes:
@@ -112,8 +100,8 @@ class DirectGet:
                 subject = subject[len(prefix) :]
                 break
         if not no_hdr and self._answers.send_last(self._account, self._stream.store, subject, request.reply):
-            return
-        self._reply_found(request, lambda: self._stream.store.get_last(subject), no_hdr)
+            return None
+        return self._reply_found(request, last_of(self._stream.store, subject), no_hdr)
 
     def _read(self, request: Request) -> dict[str, Any] | None:
         """Return the fields of a request, or None if the request was refused and answered with an error."""
@@ -131,9 +119,9 @@ class DirectGet:
     def _status(self, request: Request, status: str, fields: bytes = b"") -> None:
         self._account.send(request.reply, b"", b"NATS/1.0 %b\r\n%b\r\n" % (status.encode(), fields))
 
-    def _reply_found(self, request: Request, look: Callable[[], StoredMessage | None], no_hdr: bool) -> None:
+    def _reply_found(self, request: Request, search: Search, no_hdr: bool) -> Iterator[None]:
         try:
-            message = look()
+            message = yield from search
         except NotNow:
             self._status(request, NOT_NOW)
             return
@@ -164,7 +152,7 @@ class DirectGet:
 
     # -- several messages ----------------------------------------------------------------------------------
 
-    def _get_batch(self, request: Request, given: dict[str, Any]) -> Iterator[None] | None:
+    def _get_batch(self, request: Request, given: dict[str, Any]) -> Iterator[None]:
         store = self._stream.store
         subject = given.get("next_by_subj", "")
         wanted = store.make_filter((subject.encode(),) if subject else ())
@@ -173,23 +161,29 @@ class DirectGet:
             first = (
                 store.catalogue.seq_at(wrapped_ns(parse_time_ns(given["start_time"]))) or store.last_seq + 1
             )
-        seq = store.catalogue.next_match(first, wanted)
+        yield from know_subjects(store, wanted)
+        seq = yield from searches.next_match(store.catalogue, first, wanted)
         if seq == 0:
             self._status(request, "404 Message Not Found")
-            return None
+            return
+        pending = yield from searches.count(store.catalogue, seq, wanted)
         seqs = self._matches(seq, wanted, max(min(given["batch"], BATCH_MAX), 0))
-        return self._send_each(request, given, seqs, store.catalogue.count_matching(seq, wanted), 0)
+        yield from self._send_each(request, given, seqs, pending, 0)
 
     def _matches(self, seq: int, wanted: StoreFilter, most: int) -> Iterator[int]:
-        """Yield up to `most` matching sequences from `seq` on."""
-        store = self._stream.store
-        for _ in range(most):
+        """Yield up to `most` matching sequences from `seq` on, and 0 after each step of a search without a match."""
+        catalogue = self._stream.store.catalogue
+        while most:
+            yield seq
+            most -= 1
+            seq, rest = catalogue.next_step(seq + 1, wanted)
+            while rest:
+                yield 0
+                seq, rest = catalogue.next_step(rest, wanted)
             if seq == 0:
                 return
-            yield seq
-            seq = store.catalogue.next_match(seq + 1, wanted)
 
-    def _get_multi(self, request: Request, given: dict[str, Any]) -> Iterator[None] | None:
+    def _get_multi(self, request: Request, given: dict[str, Any]) -> Iterator[None]:
         store = self._stream.store
         up_to = given.get("up_to_seq", 0)
         if "up_to_time" in given:
@@ -198,24 +192,27 @@ class DirectGet:
             )
             if after <= store.first_seq:
                 self._status(request, "404 No Results")
-                return None
+                return
             up_to = after - 1
         wanted = store.make_filter(subject.encode() for subject in given["multi_last"])
-        seqs = store.catalogue.last_seqs_or_none(wanted, up_to, MULTI_SUBJECTS_MAX)
-        if seqs is None:
+        yield from know_subjects(store, wanted)
+        search = LastSeqs(store.catalogue, wanted, up_to, MULTI_SUBJECTS_MAX)
+        while not search.step(SUBJECTS_STEP):
+            yield
+        if search.has_too_many:
             self._status(request, "413 Too Many Results")
-            return None
-        seqs = [seq for seq in seqs if seq >= given.get("seq", 0)]
+            return
+        seqs = [seq for seq in search.found() if seq >= given.get("seq", 0)]
         if not seqs:
             self._status(request, "404 No Results")
-            return None
+            return
         batch = max(given.get("batch", 0) or len(seqs), 0)
-        return self._send_each(request, given, iter(seqs[:batch]), len(seqs), up_to or store.last_seq)
+        yield from self._send_each(request, given, iter(seqs[:batch]), len(seqs), up_to or store.last_seq)
 
     def _send_each(
         self, request: Request, given: dict[str, Any], seqs: Iterator[int], pending: int, up_to: int
     ) -> Iterator[None]:
-        """Send messages until `batch` or `max_bytes` is reached, then the status that ends a batch.
+        """Send messages until `batch` or `max_bytes` is reached, then the status that ends a batch; 0 ends a step.
 
         Messages for a request with `multi_last` always have headers, with `up_to` among them. Yields between steps.
         """
@@ -223,11 +220,13 @@ class DirectGet:
         bare = given.get("no_hdr", False) and not up_to
         last, step_left = 0, STEP_SIZE
         for seq in seqs:
-            if step_left <= 0:
+            if step_left <= 0 or seq == 0:
                 yield
                 if not self._account.has_interest(request.reply):
                     return  # the client disconnected
                 step_left = STEP_SIZE
+            if seq == 0:
+                continue
             try:
                 message = self._stream.store.get(seq)
             except NotNow:

@@ -16,48 +16,39 @@ from pyjs.jetstream.api.endpoint import ApiCall, Counted, Endpoint, JsonDict, St
 from pyjs.jetstream.config import stream_requests
 from pyjs.jetstream.config.json_strict import parse_time_ns
 from pyjs.jetstream.errcodes import ApiError
-from pyjs.jetstream.manage.stream_info import SUBJECTS_STEP, know_subjects
+from pyjs.jetstream.manage.stream_info import know_subjects
 from pyjs.jetstream.stream.replicated import operations
 from pyjs.jetstream.stream.stream import Stream
-from pyjs.store.index.filter import StoreFilter
+from pyjs.store import searches
 from pyjs.store.store import StoredMessage, StreamStore
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
     from typing import Any
 
     from pyjs.jetstream.stream.replicated.replica import Replica
 
 
-def get(call: ApiCall) -> JsonDict | Steps:
-    """Return the message for a sequence, subject or time; in steps, if the store must index its subjects first."""
+def get(call: ApiCall) -> Steps:
+    """Return the message for a sequence, subject or time."""
     given = call.read_required(stream_requests.GET_MSG_REQUEST)
     if given.get("batch", 0) > 0 or given.get("max_bytes", 0) > 0 or is_conflicting(given):
         raise errcodes.BAD_REQUEST.error()
     stream = call.stream()
     if stream.replica is not None:
         return _get_current(call, given)
-    store = stream.store
-    wanted = store.make_filter(subjects_of(given))
-    if not store.catalogue.learn_subjects(wanted, SUBJECTS_STEP):
-        return _get_later(store, wanted, given)
-    return _get(store, given)
+    return _get(stream.store, given)
 
 
 def _get_current(call: ApiCall, given: dict[str, Any]) -> Steps:
     """Return the message of a replicated stream, after applying all entries committed before the request."""
     store = (yield from call.current_stream()).store
-    return (yield from _get_later(store, store.make_filter(subjects_of(given)), given))
+    return (yield from _get(store, given))
 
 
-def _get_later(store: StreamStore, wanted: StoreFilter, given: dict[str, Any]) -> Steps:
-    yield None
-    yield from know_subjects(store, wanted)
-    return _get(store, given)
-
-
-def _get(store: StreamStore, given: dict[str, Any]) -> JsonDict:
+def _get(store: StreamStore, given: dict[str, Any]) -> Steps:
     try:
-        message = find(store, given)
+        message = yield from find(store, given)
     except NotNow:
         raise errcodes.INSUFFICIENT_RESOURCES.error() from None
     if message is None:
@@ -80,30 +71,31 @@ def is_conflicting(given: dict[str, Any]) -> bool:
     return bool((seq and last) or (seq and start) or (start and last) or (last and following))
 
 
-def subjects_of(given: dict[str, Any]) -> tuple[bytes, ...]:
-    """Return the subjects that a request selects."""
-    names = [given.get("last_by_subj"), given.get("next_by_subj"), *(given.get("multi_last") or ())]
-    return tuple(name.encode() for name in names if name)
-
-
-def find(store: StreamStore, given: dict[str, Any]) -> StoredMessage | None:
-    """Return the message that a request without conflicts selects, or None if there is no such message.
+def find(store: StreamStore, given: dict[str, Any]) -> Generator[None, None, StoredMessage | None]:
+    """Return the message that a request without conflicts selects, or None if there is no such message, in steps.
 
     Raises:
         NotNow: the message cannot be read for the moment.
     """
+    catalogue, seq = store.catalogue, given.get("seq", 0)
     if given.get("last_by_subj"):
-        return store.get_last(given["last_by_subj"].encode())
-    seq = given.get("seq", 0)
+        return (yield from last_of(store, given["last_by_subj"].encode()))
     if "start_time" in given:
-        seq = store.catalogue.seq_at(wrapped_ns(parse_time_ns(given["start_time"])))
+        seq = catalogue.seq_at(wrapped_ns(parse_time_ns(given["start_time"])))
         if seq == 0:
             return None
     if given.get("next_by_subj"):
-        return store.get_next(given["next_by_subj"].encode(), max(seq, 1))
-    if "start_time" in given:
-        return store.get_next(b">", seq)
-    return store.get(seq)
+        wanted = store.make_filter((given["next_by_subj"].encode(),))
+        yield from know_subjects(store, wanted)
+        return store.get((yield from searches.next_match(catalogue, max(seq, 1), wanted)))
+    return store.get_next(b">", seq) if "start_time" in given else store.get(seq)
+
+
+def last_of(store: StreamStore, subject: bytes) -> Generator[None, None, StoredMessage | None]:
+    """Return the last message of a subject, which may have wildcards; otherwise as `find`."""
+    wanted = store.make_filter((subject,))
+    yield from know_subjects(store, wanted)
+    return store.get((yield from searches.last_match(store.catalogue, store.last_seq, wanted)))
 
 
 def delete(call: ApiCall) -> JsonDict | Steps:

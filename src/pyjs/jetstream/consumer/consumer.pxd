@@ -53,7 +53,8 @@ cdef class Consumer(StreamConsumer):
     cdef AckReplies replies             # answers to acks, which are sent in the turn
     cdef AcknowledgedQueue acknowledged     # acknowledged sequences that the stream has not read yet
     cdef public object letters  # dead_letters.sender.LetterSender; None: it has no stream for dead letters
-    cdef list orders                    # (reply, body) of pull requests that were sent in acks; handled in the turn
+    # (reply, body) of pull requests that were sent in acks, or wait for num_pending; handled in the turn
+    cdef list orders
 
     # copies of the configuration
     cdef AckPolicy ack_policy

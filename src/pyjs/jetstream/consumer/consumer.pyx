@@ -287,6 +287,13 @@ cdef class Consumer(StreamConsumer):
             return
         if self.requests.queue.count >= self.requests.queue.max:
             self.sweep_waiting()
+        if request.no_wait and not self.cursor.count_some():
+            if len(self.orders) >= self.requests.queue.max:
+                self.refuse(reply, "409 Exceeded MaxWaiting")
+            else:
+                self.orders.append((reply, body))       # handled when all messages are counted
+                self.mark_dirty()
+            return
         if request.no_wait and not self.serves_at_once(reply, request):
             return
         if self.requests.add(reply, request, self.turn.now):
@@ -478,7 +485,7 @@ cdef class Consumer(StreamConsumer):
         self.pacing.hold_until = 0
         self.turn.jammed = False
         while self.has_demand():
-            if budget <= 0:
+            if budget <= 0 or not self.cursor.count_some():     # each message has num_pending in its reply subject
                 return OUT_OF_BUDGET
             i = self.acks.pending.lists[<uint32_t> IN_REDELIVER].head
             if i:
@@ -524,12 +531,10 @@ cdef class Consumer(StreamConsumer):
         """Deliver the next message that matches the filters."""
         cdef Record r
         cdef Outcome outcome
-        cdef uint64_t seq, unread
+        cdef uint64_t seq = self.cursor.find_some(), unread
         cdef int failed
-        self.cursor.refresh()
-        seq = self.cursor.find()
         if seq == 0 or self.acks.pending.reserve() < 0:
-            return AT_END
+            return OUT_OF_BUDGET if self.cursor.searching else AT_END
         failed = self.store.load(seq, &r)
         if failed == -3:
             return self.hold(self.turn.now + RETRY_NS)
@@ -628,10 +633,12 @@ cdef class Consumer(StreamConsumer):
             self.dirty = True
             self.turn.held.append(self)
             return
-        if self.orders:
+        if self.orders and self.cursor.count_some():
             orders, self.orders = self.orders, []
             for reply, body in orders:
                 self.request_next(reply, body)
+        elif self.orders:
+            self.mark_dirty()
         outcome = self.deliver_some()
         if outcome == OUT_OF_BUDGET:
             self.mark_dirty()
@@ -696,10 +703,8 @@ cdef class Consumer(StreamConsumer):
             wake_by(&best, self.push.sent_at + self.push.heartbeat_ns if self.push.heartbeat_ns else 0)
         else:
             wake_by(&best, self.push.unbound_at + self.threshold if self.threshold else 0)
-        if self.paused_until > now:
-            wake_by(&best, self.paused_until)
-        if self.pacing.hold_until > now:
-            wake_by(&best, self.pacing.hold_until)
+        wake_by(&best, self.paused_until if self.paused_until > now else 0)
+        wake_by(&best, self.pacing.hold_until if self.pacing.hold_until > now else 0)
         if best and self.timer.is_later(best):
             self.timer.arm(max(best, now + 1), self.on_timer, self)
 
@@ -792,9 +797,4 @@ cdef class Consumer(StreamConsumer):
 
     def dump_state(self, pending=None) -> dict:
         """Return the state for replay.pyx to restore; `pending`, if given, replaces the pending deliveries."""
-        return {
-            "next_seq": self.cursor.next_seq,
-            **self.acks.dump(pending),
-            "skips": self.cursor.skips.state(),
-            "skips_end": self.cursor.skips_end,
-        }
+        return self.cursor.dump() | self.acks.dump(pending)

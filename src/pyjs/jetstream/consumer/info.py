@@ -16,7 +16,14 @@ from pyjs.jetstream.config.stream import PEER_VERSION
 from pyjs.jetstream.consumer.consumer import Consumer
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
     from typing import Any
+
+
+def know_pending(consumer: Consumer) -> Generator[None, None, None]:
+    """Count num_pending of a consumer in steps; return when it is known, or when the consumer was closed."""
+    while not consumer.closed and not consumer.cursor.count_some():
+        yield
 
 
 def consumer_info(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pyjs.base.bounds import wrapped_ns
 from pyjs.jetstream.config.consumer import ConsumerConfig
+from pyjs.store import searches
 from pyjs.store.index.filter import StoreFilter
 from pyjs.store.index.last_seqs import Count, LastSeqs
 from pyjs.store.store import StreamStore
@@ -45,12 +46,12 @@ def select_start(
         return Start(max(config.opt_start_seq, store.first_seq))
     if store.first_seq == 0:
         return Start(1)
-    seq = _wanted(config, store, matches)
+    seq = yield from _wanted(config, store, matches)
     return Start(min(max(seq, store.first_seq), store.last_seq + 1))
 
 
 def count(store: StreamStore, matches: StoreFilter, next_seq: int) -> Generator[None, None, Count | None]:
-    """Count the matches, in steps; return None if the consumer should count them itself, in one step.
+    """Count the matches by subject, in steps; return None if the consumer should count them itself.
 
     It should if the stream has few subjects, or if the consumer does not begin at the first message.
     """
@@ -62,24 +63,29 @@ def count(store: StreamStore, matches: StoreFilter, next_seq: int) -> Generator[
     return counting
 
 
-def _wanted(config: ConsumerConfig, store: StreamStore, matches: StoreFilter) -> int:
-    policy = config.deliver_policy
+def _wanted(config: ConsumerConfig, store: StreamStore, matches: StoreFilter) -> Generator[None, None, int]:
+    policy, catalogue = config.deliver_policy, store.catalogue
     if policy == "last" and not config.filters:
         # even if this message was deleted; then nothing is delivered, as in nats-server
         return store.last_seq
     if policy == "last":
-        return max(store.last_match(subject.encode()) for subject in config.filters)
+        return (yield from searches.last_match(catalogue, store.last_seq, matches))
     if policy == "by_start_time":
         assert config.opt_start_time_ns is not None
-        return _first_from(store.catalogue.seq_at(wrapped_ns(config.opt_start_time_ns)), store, matches)
+        seq = catalogue.seq_at(wrapped_ns(config.opt_start_time_ns))
+        return (yield from _first_from(seq, store, matches))
     if policy == "new":
         return store.last_seq + 1
-    if policy == "last_per_subject" and not store.catalogue.next_match(store.first_seq, matches):
+    if policy == "last_per_subject" and not (
+        yield from searches.next_match(catalogue, store.first_seq, matches)
+    ):
         return store.last_seq
     return store.first_seq
 
 
-def _first_from(seq: int, store: StreamStore, matches: StoreFilter) -> int:
+def _first_from(seq: int, store: StreamStore, matches: StoreFilter) -> Generator[None, None, int]:
     """Return the sequence of the first match if no match can be before it, otherwise `seq`."""
-    first = 0 if matches.all else store.catalogue.next_match(store.first_seq, matches)
+    if matches.all:
+        return seq
+    first = yield from searches.next_match(store.catalogue, store.first_seq, matches)
     return first if seq < first < store.last_seq else seq

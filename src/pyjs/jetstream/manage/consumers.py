@@ -20,6 +20,7 @@ from pyjs.jetstream.config.consumer_requests import CreateRequest
 from pyjs.jetstream.config.declared import changed
 from pyjs.jetstream.consumer import record as consumer_record
 from pyjs.jetstream.consumer.consumer import Consumer
+from pyjs.jetstream.consumer.info import know_pending
 from pyjs.jetstream.consumer.replay import clamp, restore
 from pyjs.jetstream.consumer.reset import reset as start_again
 from pyjs.jetstream.consumer.reset import reset_seq
@@ -406,13 +407,14 @@ def _take_count(consumer: Consumer, counted: Count | None) -> None:
 
 
 def count_pending(js: JetStream, stream: Stream, consumer: Consumer) -> Generator[Step, None, None]:
-    """Count num_pending in steps if it is unknown; otherwise the consumer would count it in one step."""
-    if not consumer.cursor.stale or not consumer.filters:
+    """Return when num_pending is known; it is counted in steps, or by subject in steps if there are many messages."""
+    if consumer.cursor.count_some():
         return
     filters, matches = consumer.filters, stream.store.make_filter(consumer.filters)
     counted = yield from _within_search(js, stream, count(stream.store, matches, consumer.cursor.next_seq))
     if not consumer.closed and consumer.filters == filters:
         _take_count(consumer, counted)
+    yield from know_pending(consumer)
 
 
 def _within_search(

@@ -222,14 +222,17 @@ cdef class Copier(StreamConsumer):
     cdef int copy_some(self) except -1:
         """Copy up to the budget of one pump; return whether there is more to copy."""
         cdef StreamStore store = self.origin.store
-        cdef uint64_t limit = self.origin.kept_seq, seq
+        cdef uint64_t limit = self.origin.kept_seq, seq, rest = 0
         cdef size_t size = 0
         cdef int taken = 0, result
         cdef Record r
         self.blocked = False
         with nogil:
             while taken < MESSAGES_PER_PUMP and size < BYTES_PER_PUMP:
-                seq = store.catalogue.next_seq(self.at, self.wanted)
+                seq = store.catalogue.next_some(self.at, self.wanted, &rest)
+                if rest:
+                    self.at = rest
+                    break
                 if seq == 0 or seq > limit:
                     self.at = max(self.at, limit + 1)
                     break
@@ -255,7 +258,7 @@ cdef class Copier(StreamConsumer):
             self.target.interest.tell_drops()       # before a consumer counts its num_pending
             self.owner.has_copied(self)
             self.target.turn.copies_left -= 1
-        return not self.blocked and (taken >= MESSAGES_PER_PUMP or size >= BYTES_PER_PUMP)
+        return not self.blocked and (rest != 0 or taken >= MESSAGES_PER_PUMP or size >= BYTES_PER_PUMP)
 
     cdef int copy(self, Record* r) noexcept nogil:
         cdef Msg m

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyjs.base.clock import NS_PER_S
+from pyjs.jetstream.consumer.info import know_pending
 from pyjs.jetstream.dead_letters.sender import LetterSender
 from pyjs.jetstream.manage.stream_info import know_subjects
 from pyjs.jetstream.why.demand import demand_reason, slow_reason
@@ -33,6 +34,7 @@ def why_consumer(
     consumer: Consumer, now_ns: int, *, shows_clients: bool = True
 ) -> Generator[None, None, list[Reason] | None]:
     """Return the reasons, most important first, in steps; None if the consumer is or was closed meanwhile."""
+    yield from know_pending(consumer)
     if consumer.closed:
         return None
     moment = Moment(now_ns, consumer.turn.skew, shows_clients)

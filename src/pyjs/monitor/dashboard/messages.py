@@ -18,9 +18,12 @@ from pyjs.base.gotext import quoted, time_text
 from pyjs.jetstream.manage.stream_info import know_subjects
 from pyjs.monitor.arguments import BadArgument
 from pyjs.monitor.own.consumer_reading import SEARCHED
+from pyjs.store import searches
 from pyjs.subjects.tokens import is_valid_subject, subject_has_wildcard
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from pyjs.monitor.arguments import Arguments
     from pyjs.monitor.dashboard.site import Fields, Site, Steps
     from pyjs.store.index.filter import StoreFilter
@@ -82,7 +85,7 @@ def messages(site: Site, arguments: Arguments) -> Steps:
     scanned = size = step_count = step_size = 0
     # A search for wildcards in a large stream may examine many sequences for one message.
     most = 1 if _is_slow(search) else STEP_COUNT
-    seq = _step(search, wanted, search.at)
+    seq = yield from _step(search, wanted, search.at)
     while seq and len(found) < search.limit and scanned < SCAN_MAX and size < SCAN_SIZE:
         next_size = search.store.catalogue.size_at(seq)
         if step_count and (step_count >= most or step_size + next_size > STEP_SIZE):
@@ -93,7 +96,7 @@ def messages(site: Site, arguments: Arguments) -> Steps:
             found.append(_row(message))
         scanned, step_count = scanned + 1, step_count + 1
         size, step_size = size + next_size, step_size + next_size
-        seq = _step(search, wanted, seq + 1 if search.forward else seq - 1)
+        seq = yield from _step(search, wanted, seq + 1 if search.forward else seq - 1)
     store = search.store
     return {
         "messages": found,
@@ -142,14 +145,14 @@ def _is_slow(search: Search) -> bool:
     return search.subject != b">" and subject_has_wildcard(search.subject) and search.store.msgs > SEARCHED
 
 
-def _step(search: Search, wanted: StoreFilter, seq: int) -> int:
+def _step(search: Search, wanted: StoreFilter, seq: int) -> Generator[None, None, int]:
     """Return the next match at or after `seq` in the direction of the search, or 0."""
     store = search.store
     if seq <= 0 or (search.forward and seq > store.last_seq):
         return 0
     if search.forward:
-        return store.catalogue.next_match(seq, wanted)
-    return store.last_match(search.subject, min(seq, store.last_seq)) if store.last_seq else 0
+        return (yield from searches.next_match(store.catalogue, seq, wanted))
+    return (yield from searches.last_match(store.catalogue, min(seq, store.last_seq), wanted))
 
 
 def _read(store: StreamStore, seq: int) -> StoredMessage | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyjs.jetstream.consumer.info import know_pending
 from pyjs.jetstream.manage.stream_info import know_subjects
 
 if TYPE_CHECKING:
@@ -20,5 +21,8 @@ def is_searched(consumer: Consumer) -> bool:
 
 
 def prepare(consumer: Consumer) -> Generator[None, None, None]:
-    """Index the subjects of the store for the search, in steps; call this if `is_searched`."""
+    """Search the next message and count num_pending, in steps, if `is_searched`; then both can be read at once."""
     yield from know_subjects(consumer.store, consumer.store.make_filter(consumer.filters))
+    while not consumer.closed and not consumer.cursor.find_some() and consumer.cursor.searching:
+        yield
+    yield from know_pending(consumer)

@@ -57,6 +57,11 @@ class Monitoring:
         router = Router(self._monitored, node.clock, node.log)
         self.pages = Pages(driver.loop, options, tls, router.answer, node.log)
 
+    @property
+    def request_counts(self) -> dict[str, int]:
+        """The number of requests by path; the dict is updated with each request."""
+        return self._monitored.request_counts
+
     async def start(self) -> None:
         """Start answering requests."""
         await self.pages.start()

@@ -25,12 +25,17 @@ class SystemAccount:
         options: Options,
         certificate_ends: Callable[[TlsOptions], str],
         reload: Callable[[], asyncio.Future[str]],
+        request_counts: dict[str, int],
     ) -> None:
-        """Create the account; `reload` applies the configuration file again, with the error or "" as its result."""
+        """Create the account; `reload` applies the configuration file again, with the error or "" as its result.
+
+        `request_counts` are those of the monitoring port, which VARZ shows too.
+        """
         self._driver = driver
         self._options = options
         self._certificate_ends = certificate_ends
         self._reload = reload
+        self._request_counts = request_counts
         self._started_ns = self._loaded_ns = driver.node.clock.now_ns()
         self._requests = SystemRequests(driver.node, self._make_answers, self._reload_after_turn)
         self._requests.subscribe()
@@ -55,7 +60,10 @@ class SystemAccount:
 
         process = SystemProcess(self._started_ns)
         node, ends = self._driver.node, self._certificate_ends
-        return Answers(Monitored(node, self._options, process, self._loaded_ns, True, ends))
+        counts = self._request_counts
+        return Answers(
+            Monitored(node, self._options, process, self._loaded_ns, True, ends, request_counts=counts)
+        )
 
     def _reload_after_turn(self, then: Callable[[str], None]) -> None:
         def reloaded(asked: asyncio.Future[str]) -> None:

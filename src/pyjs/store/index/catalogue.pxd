@@ -38,7 +38,13 @@ cdef class Catalogue:
 
     # first live match; 0: there is none
     cdef uint64_t next_seq(self, uint64_t from_seq, StoreFilter f) noexcept nogil
+    # one step of next_seq; `rest`: where the next step begins, 0: the search is complete
+    cdef uint64_t next_some(self, uint64_t from_seq, StoreFilter f, uint64_t* rest) noexcept nogil
     cdef uint64_t count_from(self, uint64_t from_seq, StoreFilter f) noexcept nogil  # number of live matches
+    # one step of count_from: count from `seq` on, and move `seq` to the next step, or beyond last_seq after the last;
+    # `begin`: it is the first step
+    cdef uint64_t count_some(self, uint64_t* seq, bint begin, StoreFilter f) noexcept nogil
+    cdef int count_soon(self, uint64_t from_seq, StoreFilter f, uint64_t* count) noexcept nogil
     # first live message with headers; 0: there is none
     cdef uint64_t next_with_headers(self, uint64_t from_seq) noexcept nogil
     cdef int64_t time_of(self, uint64_t seq) noexcept nogil      # time of a live message; otherwise last_ts
@@ -51,18 +57,21 @@ cdef class Catalogue:
 
     cdef uint64_t next_of_id(self, uint64_t seq, uint64_t end, uint32_t id) noexcept nogil
     cdef uint64_t prev_of_id(self, uint64_t seq, uint32_t id) noexcept nogil
-    cdef uint64_t search(self, uint64_t seq, StoreFilter f) noexcept nogil
+    cdef uint64_t search(self, uint64_t seq, StoreFilter f, uint64_t* rest) noexcept nogil
     cdef uint64_t scan(self, uint64_t seq, uint64_t end, StoreFilter f) noexcept nogil
     cdef uint64_t scan_back(self, uint64_t* seq, uint64_t limit, StoreFilter f) noexcept nogil
     cdef uint64_t next_ahead(self, uint64_t seq, StoreFilter f) noexcept nogil
     cdef int look_ahead(self, uint64_t seq, StoreFilter f) noexcept nogil
-    cdef int chain_down_to(self, Subject* s, uint64_t from_seq, uint64_t* seqs, size_t* n) noexcept nogil
+    cdef int chain_down_to(self, Subject* s, uint64_t from_seq, uint64_t* seqs, size_t* n,
+                           uint64_t* hops) noexcept nogil
     cdef int count_chains(self, uint64_t from_seq, StoreFilter f, uint64_t* count) noexcept nogil
     cdef uint64_t prev_of_filter(self, uint64_t seq, StoreFilter f) noexcept nogil
+    # one step of prev_of_filter; moves `seq` to where the next step begins, 0: the search is complete
+    cdef uint64_t prev_some(self, uint64_t* seq, StoreFilter f) noexcept nogil
     cdef uint64_t count_range(self, uint64_t low, uint64_t high, StoreFilter f) noexcept nogil
     cdef uint64_t count_all_of(self, StoreFilter f) noexcept nogil
     cdef int check_counts(self) except -1
     cdef void settle_first(self, Subject* s) noexcept nogil
     cdef void settle_last(self, Subject* s) noexcept nogil
     cdef uint64_t walk_back(self, Subject* s, uint64_t* live) noexcept nogil
-    cdef uint64_t last_up_to(self, Subject* s, uint64_t up_to) noexcept nogil
+    cdef uint64_t last_up_to(self, Subject* s, uint64_t up_to, uint64_t* hops=*, uint64_t begin=*) noexcept nogil

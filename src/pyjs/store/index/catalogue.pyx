@@ -8,7 +8,9 @@ dropped.
 
 A search examines a few thousand sequences. If none of them matches, it examines the matching subjects instead: if
 these have few later matches, the filter caches all of them. So the cost of a delivery depends neither on gaps nor on
-the length of the stream. A trie of tokens finds the subjects that match a filter with wildcards.
+the length of the stream. A trie of tokens finds the subjects that match a filter with wildcards. If too many subjects
+match, more sequences are examined, in steps: `next_some`, `prev_some` and `count_some` return after about a
+millisecond with the sequence at which the next step begins (store/searches.py).
 
 Invariants: first_seq <= last_seq + 1; msgs is the number of live entries of all segments, and the sum of the counts
 of all subjects.
@@ -24,12 +26,14 @@ from pyjs.store.index.sequences cimport (
     index_next_live, index_prev_live, index_seq_at, is_dead, may_hold, prev_of, segment_add, segment_mark,
     segment_next_live, segment_place, subject_of,
 )
-from pyjs.store.index.subject_trie cimport Matches, matches_up_to
+from pyjs.store.index.subject_trie cimport Matches
 from pyjs.store.index.subjects cimport subject_by_id, subjects_add, subjects_find, subjects_remove
 
 cdef enum:
     SCAN_MAX = 4096             # sequences that a search examines before it goes through the subjects
+    STEP_MAX = 32768            # sequences that one step of a search or count examines: about a millisecond
     AHEAD_MAX = 16384  # maximum number of matches that a filter caches; if there are more, sequences are examined
+    FEW_SUBJECTS = 16384        # up to this many subjects are counted at once
     AHEAD_GAP = 65536  # sequences to examine before the next look-ahead, after one that found too many matches
     FREED_AT_ONCE = 4096        # number of subjects; the memory of more is freed in another thread
 
@@ -215,13 +219,20 @@ cdef class Catalogue:
 
     # -- queries -----------------------------------------------------------------------------------------------
     cdef uint64_t next_seq(self, uint64_t from_seq, StoreFilter f) noexcept nogil:
+        cdef uint64_t rest = 0, found = self.next_some(from_seq, f, &rest)
+        while rest:
+            found = self.next_some(rest, f, &rest)
+        return found
+
+    cdef uint64_t next_some(self, uint64_t from_seq, StoreFilter f, uint64_t* rest) noexcept nogil:
         cdef Subject* s
+        rest[0] = 0
         if self.msgs == 0 or from_seq > self.last_seq:
             return 0
         if f.all:
             return index_next_live(&self.index, from_seq)
         if not f.literal:
-            return self.search(from_seq, f)
+            return self.search(from_seq, f, rest)
         s = subjects_find(&self.subjects.table, f.patterns[0], f.lengths[0])
         if s == NULL or s.last < from_seq:
             return 0
@@ -229,28 +240,49 @@ cdef class Catalogue:
             return s.first
         if s.last == from_seq and not s.last_stale:
             return s.last
-        return self.search(from_seq, f)
+        return self.search(from_seq, f, rest)
 
     cdef uint64_t count_from(self, uint64_t from_seq, StoreFilter f) noexcept nogil:
-        cdef Subject* s
         cdef uint64_t count = 0
+        if self.count_soon(from_seq, f, &count) == 0:
+            return count
+        if from_seq <= self.first_seq:
+            return self.count_all_of(f)
+        if from_seq - self.first_seq < self.last_seq - from_seq:
+            return self.count_all_of(f) - self.count_range(self.first_seq, from_seq, f)
+        return self.count_range(from_seq, self.last_seq + 1, f)
+
+    cdef uint64_t count_some(self, uint64_t* seq, bint begin, StoreFilter f) noexcept nogil:
+        cdef uint64_t low = index_next_live(&self.index, seq[0]), count = 0
+        if low == 0 or self.msgs == 0 or (begin and self.count_soon(low, f, &count) == 0):
+            seq[0] = self.last_seq + 1
+            return count
+        seq[0] = self.last_seq + 1 if self.last_seq - low < STEP_MAX else low + STEP_MAX
+        return self.count_range(low, seq[0], f)
+
+    cdef int count_soon(self, uint64_t from_seq, StoreFilter f, uint64_t* count) noexcept nogil:
+        """Count the live matches >= `from_seq`, but return -1 if that may take longer than a millisecond."""
+        cdef Subject* s
+        count[0] = 0
         if self.msgs == 0 or from_seq > self.last_seq:
             return 0
         if f.all or (not f.literal and self.subjects.is_every(f)):
-            return self.msgs if from_seq <= self.first_seq else index_count_from(&self.index, from_seq)
+            count[0] = self.msgs if from_seq <= self.first_seq else index_count_from(&self.index, from_seq)
+            return 0
         if f.literal:
             s = subjects_find(&self.subjects.table, f.patterns[0], f.lengths[0])
             if s == NULL or s.last < from_seq:
                 return 0
             if from_seq <= s.first:
-                return s.count
-        if from_seq <= self.first_seq:
-            return self.count_all_of(f)
-        if self.last_seq - from_seq > SCAN_MAX and self.count_chains(from_seq, f, &count) == 0:
-            return count
-        if from_seq - self.first_seq < self.last_seq - from_seq:
-            return self.count_all_of(f) - self.count_range(self.first_seq, from_seq, f)
-        return self.count_range(from_seq, self.last_seq + 1, f)
+                count[0] = s.count
+                return 0
+        elif from_seq <= self.first_seq and self.subjects.table.table.used <= FEW_SUBJECTS:
+            count[0] = self.count_all_of(f)
+            return 0
+        if self.last_seq - from_seq <= SCAN_MAX:
+            count[0] = self.count_range(from_seq, self.last_seq + 1, f)
+            return 0
+        return self.count_chains(from_seq, f, count)
 
     cdef uint64_t next_with_headers(self, uint64_t from_seq) noexcept nogil:
         cdef uint64_t seq = index_next_live(&self.index, from_seq)
@@ -326,8 +358,11 @@ cdef class Catalogue:
                         return s.base + i
         return 0
 
-    cdef uint64_t search(self, uint64_t seq, StoreFilter f) noexcept nogil:
-        """Return the first match >= `seq`, or 0 if there is none; a wide gap is examined only once."""
+    cdef uint64_t search(self, uint64_t seq, StoreFilter f, uint64_t* rest) noexcept nogil:
+        """Return the first match >= `seq`, or 0; a wide gap is examined only once.
+
+        If the search must go on, set `rest` to the sequence at which it does.
+        """
         cdef uint64_t found
         if f.n_ahead and f.ahead_from <= seq <= f.ahead_to:
             found = self.next_ahead(seq, f)
@@ -336,14 +371,18 @@ cdef class Catalogue:
             seq = f.ahead_to + 1
             f.forget_ahead()
         found = self.scan(seq, seq + SCAN_MAX, f)
-        if found or seq + SCAN_MAX > self.last_seq:
+        if found or seq > self.last_seq or self.last_seq - seq < SCAN_MAX:
             return found
         seq += SCAN_MAX
         if seq >= f.no_ahead_before:
             if self.look_ahead(seq, f) == 0:
                 return self.next_ahead(seq, f)
             f.no_ahead_before = seq + AHEAD_GAP
-        return self.scan(seq, self.last_seq + 1, f)
+        seq = index_next_live(&self.index, seq)
+        found = self.scan(seq, seq + STEP_MAX, f)
+        if found == 0 and seq and self.last_seq - seq >= STEP_MAX:
+            rest[0] = seq + STEP_MAX
+        return found
 
     cdef uint64_t scan(self, uint64_t seq, uint64_t end, StoreFilter f) noexcept nogil:
         """Return the first match in seq .. end - 1, or 0 if there is none; examines each message."""
@@ -353,7 +392,7 @@ cdef class Catalogue:
         cdef uint32_t i, stop
         if f.literal:
             subject = subjects_find(&self.subjects.table, f.patterns[0], f.lengths[0])
-            return self.next_of_id(seq, end, subject.id)
+            return 0 if subject == NULL else self.next_of_id(seq, end, subject.id)
         while at < self.index.n and self.index.segments[at].base < end:
             s = self.index.segments[at]
             if s.live:
@@ -379,19 +418,19 @@ cdef class Catalogue:
     cdef int look_ahead(self, uint64_t seq, StoreFilter f) noexcept nogil:
         """Cache all matches >= `seq` in `f`; return -1 if there are too many, or the chain of a subject is broken."""
         cdef Matches found
-        cdef uint64_t total = 0
+        cdef uint64_t total = 0, hops
         cdef uint64_t* seqs = NULL
         cdef size_t i, n = 0
         f.forget_ahead()
-        found = self.subjects.few(AHEAD_MAX)
-        if self.subjects.collect(f, &found) == 0:
-            for i in range(found.n):
-                total += found.items[i].count
-            if total <= AHEAD_MAX and total * 8 < self.last_seq - seq:
-                seqs = <uint64_t*> malloc(total * sizeof(uint64_t) + 8)
+        if self.subjects.collect_soon(f, AHEAD_MAX, &found) != 0:
+            return -1
+        for i in range(found.n):
+            total += found.items[i].count
+        hops = min(<uint64_t> AHEAD_MAX, (self.last_seq - seq) >> 3)        # otherwise, to examine messages is faster
+        seqs = <uint64_t*> malloc(min(total, hops) * sizeof(uint64_t) + 8)
         i = 0
         while seqs != NULL and i < found.n:
-            if self.chain_down_to(found.items[i], seq, seqs, &n) != 0:
+            if self.chain_down_to(found.items[i], seq, seqs, &n, &hops) != 0:
                 free(seqs)
                 seqs = NULL
             i += 1
@@ -405,12 +444,19 @@ cdef class Catalogue:
             f.forget_ahead()
         return 0
 
-    cdef int chain_down_to(self, Subject* s, uint64_t from_seq, uint64_t* seqs, size_t* n) noexcept nogil:
-        """Add the subject's live sequences >= `from_seq` to `seqs` (NULL: only count). -1: the chain is broken."""
+    cdef int chain_down_to(self, Subject* s, uint64_t from_seq, uint64_t* seqs, size_t* n,
+                           uint64_t* hops) noexcept nogil:
+        """Add the subject's live sequences >= `from_seq` to `seqs` (NULL: only count).
+
+        Return -1 if the chain is broken, or has more than `hops` messages, which are subtracted from `hops`.
+        """
         cdef uint64_t seq = s.last, found = 0
         cdef Segment* segment
         cdef uint32_t i
         while seq >= from_seq:
+            if hops[0] == 0:
+                return -1
+            hops[0] -= 1
             segment = index_find(&self.index, seq)
             if segment == NULL:                     # compaction removed the segment of a dropped message
                 seq = self.prev_of_id(seq, s.id)
@@ -431,20 +477,18 @@ cdef class Catalogue:
         return 0
 
     cdef int count_chains(self, uint64_t from_seq, StoreFilter f, uint64_t* count) noexcept nogil:
-        """Count the matches >= `from_seq` along the chains of subjects; return -1 if examining messages is faster."""
+        """Count the matches >= `from_seq` by subject; return -1 if examining messages is faster."""
         cdef Matches found
-        cdef uint64_t total = 0
-        cdef size_t i, n = 0
+        cdef uint64_t hops = min(<uint64_t> AHEAD_MAX, (self.last_seq - from_seq) >> 3)
+        cdef size_t i = 0, n = 0
         cdef int result = 0
-        found = self.subjects.few(AHEAD_MAX)
-        result = self.subjects.collect(f, &found)
-        for i in range(found.n):
-            total += found.items[i].count
-        if total * 8 > self.last_seq - from_seq:
-            result = -1
-        i = 0
+        if self.subjects.collect_soon(f, AHEAD_MAX, &found) != 0:
+            return -1
         while result == 0 and i < found.n:
-            result = self.chain_down_to(found.items[i], from_seq, NULL, &n)
+            if from_seq <= self.first_seq:
+                n += found.items[i].count
+            else:
+                result = self.chain_down_to(found.items[i], from_seq, NULL, &n, &hops)
             i += 1
         free(found.items)
         count[0] = n
@@ -452,20 +496,31 @@ cdef class Catalogue:
 
     cdef uint64_t prev_of_filter(self, uint64_t seq, StoreFilter f) noexcept nogil:
         """Return the last match <= `seq`, or 0 if there is none."""
+        cdef uint64_t rest = seq, found = 0
+        while found == 0 and rest:
+            found = self.prev_some(&rest, f)
+        return found
+
+    cdef uint64_t prev_some(self, uint64_t* seq, StoreFilter f) noexcept nogil:
         cdef Matches found
-        cdef uint64_t last, best = 0
+        cdef uint64_t last, best = 0, hops = AHEAD_MAX
         cdef size_t i
-        cdef int failed
-        last = self.scan_back(&seq, SCAN_MAX, f)
-        if last or seq == 0:
+        if f.literal and seq[0] >= self.last_seq:
+            seq[0] = 0
+            return self.last_seq_of(f.patterns[0], f.lengths[0])
+        last = self.scan_back(seq, SCAN_MAX, f)
+        if last or seq[0] == 0:
             return last
-        found = self.subjects.few(AHEAD_MAX)
-        failed = self.subjects.collect(f, &found)
-        for i in range(found.n if failed == 0 else 0):
-            last = self.last_up_to(found.items[i], seq)
+        if self.subjects.collect_soon(f, AHEAD_MAX, &found) != 0:
+            return self.scan_back(seq, STEP_MAX, f)
+        for i in range(found.n):
+            last = self.last_up_to(found.items[i], seq[0], &hops)
             best = last if last > best else best
         free(found.items)
-        return best if failed == 0 else self.scan_back(&seq, <uint64_t> -1, f)
+        if best > seq[0]:
+            return self.scan_back(seq, STEP_MAX, f)
+        seq[0] = 0
+        return best
 
     cdef uint64_t scan_back(self, uint64_t* seq, uint64_t limit, StoreFilter f) noexcept nogil:
         """Return the last match <= `seq` in `limit` messages, or 0. Set `seq` to the next one to examine, or to 0."""
@@ -485,19 +540,23 @@ cdef class Catalogue:
         """Return the number of live matches in low .. high - 1."""
         cdef size_t at = index_at(&self.index, low)
         cdef Segment* s
+        cdef Subject* only
         cdef uint32_t i, end, id = 0
         cdef uint64_t count = 0
         if f.literal:
-            id = subjects_find(&self.subjects.table, f.patterns[0], f.lengths[0]).id
+            only = subjects_find(&self.subjects.table, f.patterns[0], f.lengths[0])
+            if only == NULL:
+                return 0
+            id = only.id
         while at < self.index.n and self.index.segments[at].base < high:
             s = self.index.segments[at]
             if s.live and not (f.literal and not may_hold(s, id)):
-                i = <uint32_t> (low - s.base) if low > s.base else 0
                 end = s.n if high - s.base > s.n else <uint32_t> (high - s.base)
+                i = segment_next_live(s, <uint32_t> (low - s.base) if low > s.base else 0)
                 while i < end:
-                    if not is_dead(s, i) and f.matches(&self.subjects.table, subject_of(s, i)):
+                    if subject_of(s, i) == id if f.literal else f.matches(&self.subjects.table, subject_of(s, i)):
                         count += 1
-                    i += 1
+                    i = segment_next_live(s, i + 1)
             at += 1
         return count
 
@@ -563,14 +622,23 @@ cdef class Catalogue:
         s.last = found if left == 0 else self.prev_of_id(s.last, s.id)
         s.last_stale = 0
 
-    cdef uint64_t last_up_to(self, Subject* s, uint64_t up_to) noexcept nogil:
-        """Return the subject's last live sequence <= up_to, or 0 if there is none."""
+    cdef uint64_t last_up_to(self, Subject* s, uint64_t up_to, uint64_t* hops=NULL,
+                             uint64_t begin=0) noexcept nogil:
+        """Return the subject's last live sequence <= up_to, or 0 if there is none.
+
+        Messages above `up_to` are subtracted from `hops` (NULL: no limit). When none is left, return the sequence
+        reached, which is above `up_to`; a call with it as `begin` continues.
+        """
         cdef uint64_t seq
         cdef uint32_t step
         cdef Segment* segment
         self.settle_last(s)
-        seq = s.last
+        seq = begin or s.last
         while seq > up_to:
+            if hops != NULL:
+                if hops[0] == 0:
+                    return seq
+                hops[0] -= 1
             segment = index_find(&self.index, seq)
             if segment == NULL:
                 return self.prev_of_id(up_to, s.id)
@@ -597,43 +665,31 @@ cdef class Catalogue:
         """Return the number of live matches with a sequence >= `from_seq`."""
         return self.count_from(from_seq, f)
 
+    def next_step(self, uint64_t from_seq, StoreFilter f not None) -> tuple:
+        """Search the first live match >= `from_seq` for about a millisecond.
+
+        Return its sequence or 0, and the sequence at which the next step begins, or 0 after the last step.
+        """
+        cdef uint64_t rest = 0
+        found = self.next_some(from_seq, f, &rest)
+        return found, rest
+
+    def prev_step(self, uint64_t up_to, StoreFilter f not None) -> tuple:
+        """Search the last live match <= `up_to` for about a millisecond; return as `next_step` does."""
+        found = self.prev_some(&up_to, f) if self.msgs else 0
+        return found, 0 if found or self.msgs == 0 else up_to
+
+    def count_step(self, uint64_t from_seq, StoreFilter f not None, bint begin) -> tuple:
+        """Count live matches with a sequence >= `from_seq` for about a millisecond; `begin`: it is the first step.
+
+        Return their number, and the sequence at which the next step begins, which is above last_seq after the last.
+        """
+        count = self.count_some(&from_seq, begin, f)
+        return count, from_seq
+
     def learn_subjects(self, StoreFilter f not None, uint32_t limit) -> bool:
         """Prepare a search with `f`, `limit` subjects at a time; return whether the preparation is complete."""
         return self.subjects.learn(f, limit)
-
-    def last_seqs_or_none(self, StoreFilter f not None, uint64_t up_to_seq, size_t most):
-        """Return the last sequence (<= `up_to_seq`, unless that is 0) of each matching subject, ascending.
-
-        Return None if there are more than `most`.
-        """
-        cdef uint64_t seq, up_to = up_to_seq or self.last_seq
-        cdef uint64_t* lasts
-        cdef Matches found
-        cdef size_t i, n = 0
-        cdef bint ascending = True
-        if up_to_seq == 0 and most < self.subjects.table.table.used:     # each subject has a last message
-            found = matches_up_to(most)
-            if self.subjects.is_every(f) or self.subjects.collect(f, &found) != 0:
-                free(found.items)
-                return None
-        else:
-            self.subjects.collect_for_python(f, &found)
-        lasts = <uint64_t*> found.items         # in the same memory: each item is read before it is overwritten
-        for i in range(found.n):
-            seq = self.last_up_to(found.items[i], up_to)
-            if seq:
-                ascending = ascending and (n == 0 or lasts[n - 1] < seq)
-                lasts[n] = seq
-                n += 1
-                if n > most:
-                    free(found.items)
-                    return None
-        if not ascending:
-            qsort(lasts, n, sizeof(uint64_t), by_seq)
-        try:
-            return [lasts[i] for i in range(n)]
-        finally:
-            free(found.items)
 
     def stored_at(self, uint64_t seq) -> int:
         """Return the time at which a live message was stored, in ns since the epoch; 0: it is not live."""

@@ -19,25 +19,35 @@ from pyjs.store.index.subjects cimport Subject
 
 cdef enum:
     CHUNK = 4096                # number of sequences sorted at once
+    HOPS = 65536                # newer messages that one step of a count may follow; beyond that, the count is lost
     GAP_SIZE_MAX = 10           # maximum bytes of a packed number
+
+cdef size_t MANY = <size_t> -1
 
 
 cdef class LastSeqs:
     """The last sequence of each matching subject; ascending, once `step` has returned True."""
 
     cdef SubjectWalk walk
-    cdef readonly uint64_t up_to        # the newest sequence when the search began
+    cdef readonly uint64_t up_to        # later messages do not count; at most the newest one when the search began
     cdef readonly size_t n
+    cdef bint counts_all                # each subject has a message up to `up_to`
+    cdef size_t most
     cdef size_t room
+    cdef uint64_t reached               # see Catalogue.last_up_to, of the subject with the generation `reached_gen`
+    cdef uint32_t reached_gen
     cdef uint64_t* seqs
     cdef uint64_t* merged               # destination of the merge; NULL: no merge is running
     cdef size_t run                     # length of the sorted runs in `seqs`; 0: not sorted yet
     # of the two runs that are being merged: start of the first, and the next item of each
     cdef size_t low, left, right
 
-    def __init__(self, Catalogue store not None, StoreFilter f not None):
+    def __init__(self, Catalogue store not None, StoreFilter f not None, uint64_t up_to=0, size_t most=MANY):
+        """Begin a search for messages up to `up_to` (0: all); it ends early once there are more than `most`."""
         self.walk = SubjectWalk(store, f)
-        self.up_to = store.last_seq
+        self.counts_all = up_to == 0 or up_to >= store.last_seq
+        self.up_to = store.last_seq if self.counts_all else up_to
+        self.most = most
 
     def __dealloc__(self):
         free(self.seqs)
@@ -48,9 +58,17 @@ cdef class LastSeqs:
         """The lowest sequence; at least one must have been found."""
         return self.seqs[0]
 
+    @property
+    def has_too_many(self) -> bool:
+        """Whether there are more than `most`, so that the search has ended early."""
+        return self.n > self.most or (self.counts_all and self.walk.total > self.most)
+
     def step(self, uint32_t limit) -> bool:
         """Process about `limit` subjects; return whether the search is complete. Raises MemoryError."""
-        if not self.walk.look(limit):
+        looked = self.walk.look(limit)
+        if self.has_too_many:
+            return True
+        if not looked:
             return False
         if not self.walk.done:
             self.gather(limit)
@@ -63,7 +81,7 @@ cdef class LastSeqs:
     cdef int gather(self, uint32_t limit) except -1:
         cdef Catalogue store = self.walk.store
         cdef Subject* s
-        cdef uint64_t seq
+        cdef uint64_t seq, hops = limit
         cdef size_t begin
         if self.seqs == NULL:
             self.seqs = <uint64_t*> malloc(self.walk.total * sizeof(uint64_t) + 8)
@@ -74,10 +92,16 @@ cdef class LastSeqs:
             s = self.walk.next()
             if s == NULL:
                 break
-            seq = store.last_up_to(s, self.up_to)
+            seq = store.last_up_to(s, self.up_to, &hops, self.reached if s.gen == self.reached_gen else 0)
+            if seq > self.up_to:
+                self.reached, self.reached_gen = seq, s.gen
+                self.walk.at -= 1
+                return 0
             if seq:
                 self.seqs[self.n] = seq
                 self.n += 1
+                if self.n > self.most:
+                    return 0
                 if self.n % CHUNK == 0:
                     begin = self.n - CHUNK
                     qsort(&self.seqs[begin], CHUNK, sizeof(uint64_t), by_seq)
@@ -128,6 +152,10 @@ cdef class LastSeqs:
                 self.right += 1
             limit -= 1
 
+    def found(self) -> list:
+        """Return all sequences."""
+        return [self.seqs[i] for i in range(self.n)]
+
     def packed(self) -> bytes:
         """Return the first sequence, then the distance from each sequence to the next, as LEB128.
 
@@ -171,6 +199,7 @@ cdef class Count:
         """Process about `limit` subjects; return whether the count is complete. Raises MemoryError."""
         cdef Catalogue store = self.walk.store
         cdef Subject* s
+        cdef uint64_t hops = HOPS       # together for all subjects of this step
         cdef size_t newer
         if not self.walk.look(limit):
             return False
@@ -179,7 +208,7 @@ cdef class Count:
             if s == NULL:
                 return True
             newer = 0
-            if s.last > self.up_to and store.chain_down_to(s, self.up_to + 1, NULL, &newer) != 0:
+            if s.last > self.up_to and store.chain_down_to(s, self.up_to + 1, NULL, &newer, &hops) != 0:
                 self.lost = True
             self.msgs += s.count - newer
             limit -= 1

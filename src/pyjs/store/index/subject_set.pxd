@@ -19,13 +19,12 @@ cdef class SubjectSet:
     cdef int know_tokens(self, uint32_t more) noexcept nogil
     cdef void forget_tokens(self) noexcept nogil
     cdef bint is_every(self, StoreFilter f) noexcept nogil
-    cdef Matches few(self, size_t most) noexcept nogil
+    cdef int collect_soon(self, StoreFilter f, size_t most, Matches* out) noexcept nogil
     cdef int collect(self, StoreFilter f, Matches* out) noexcept nogil
     cdef int collect_few(self, StoreFilter f, Matches* out) noexcept nogil
     cdef int collect_every(self, StoreFilter f, Matches* out) noexcept nogil
     cdef int keep_new(self, uint8_t** known, size_t start, Matches* out) noexcept nogil
     cdef int collect_one(self, StoreFilter f, size_t k, Matches* out) noexcept nogil
-    cdef int collect_for_python(self, StoreFilter f, Matches* out) except -1
     cdef bint learn(self, StoreFilter f, uint32_t limit) noexcept nogil
     cdef int renew(self, SeqIndex* index, uint64_t seq, Remains remains) noexcept nogil
     cdef void hand_over(self, Remains remains) except *

@@ -20,6 +20,7 @@ from pyjs.store.index.subjects cimport (
 
 cdef enum:
     FEW_SUBJECTS = 1000         # up to this many subjects are compared one by one
+    LOOKS = 8192                # lookups in the trie, each of them a cache miss, that take half a millisecond
 
 
 cdef class SubjectSet:
@@ -98,11 +99,15 @@ cdef class SubjectSet:
                 return True
         return False
 
-    cdef Matches few(self, size_t most) noexcept nogil:
-        """Return an empty list with room for `most` subjects, for a search no longer than a look at each subject."""
-        cdef Matches found = matches_up_to(most)
-        found.looks_left = self.table.table.used + FEW_SUBJECTS
-        return found
+    cdef int collect_soon(self, StoreFilter f, size_t most, Matches* out) noexcept nogil:
+        """Set `out` to the matching subjects; return -1 if there are more than `most`, or that would take long."""
+        out[0] = matches_up_to(most)
+        out.looks_left = LOOKS
+        if self.learn(f, LOOKS) and self.collect(f, out) == 0:
+            return 0
+        free(out.items)
+        out[0] = matches_up_to(0)
+        return -1
 
     cdef int collect(self, StoreFilter f, Matches* out) noexcept nogil:
         """Collect each matching subject once; return -1 if there are more than `out.max`, or memory is short."""
@@ -110,6 +115,10 @@ cdef class SubjectSet:
         cdef uint8_t* known = NULL
         cdef int result = 0
         for k in range(f.n):
+            if out.looks_left == 0:
+                result = -1
+                break
+            out.looks_left -= 1
             start = out.n
             result = self.collect_one(f, k, out)
             if result == 0 and f.n > 1 and out.n > start:
@@ -121,7 +130,8 @@ cdef class SubjectSet:
 
     cdef int collect_few(self, StoreFilter f, Matches* out) noexcept nogil:
         """Set `out` to all matching subjects; return -1 if too many match, or memory is short."""
-        out[0] = self.few(self.table.table.used // 8 + FEW_SUBJECTS)
+        out[0] = matches_up_to(self.table.table.used // 8 + FEW_SUBJECTS)
+        out.looks_left = self.table.table.used + FEW_SUBJECTS       # as many as a look at each subject
         if not self.is_every(f) and self.collect(f, out) == 0:
             return 0
         free(out.items)
@@ -186,11 +196,6 @@ cdef class SubjectSet:
                 continue
             if matches_push(out, s) != 0:
                 return -1
-        return 0
-
-    cdef int collect_for_python(self, StoreFilter f, Matches* out) except -1:
-        if self.collect_every(f, out) != 0:
-            raise MemoryError
         return 0
 
     # -- renewal -----------------------------------------------------------------------------------------------

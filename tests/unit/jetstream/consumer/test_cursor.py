@@ -242,3 +242,92 @@ class CursorMachine(RuleBasedStateMachine):
 
 TestCursor = CursorMachine.TestCase
 TestCursor.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+
+
+# -- counts in steps -------------------------------------------------------------------------------------------
+
+
+class LongFixture(CursorFixture):
+    """A cursor in the middle of a stream with more matching subjects than a count looks up at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        for at in range(80_000):
+            self.store.store(b"a.%d" % at, b"", b"", 1)
+        self.cursor.set_filters((b"a.*",))
+        self.cursor.begin(10_001, Skips(b""), 0)
+        self.fill("b")
+
+    def tell(self) -> None:
+        for seq, _ in self.store.catalogue.drops.take():
+            self.cursor.dropped(seq)
+
+    def count(self) -> int:
+        """Count in steps; return num_pending."""
+        while not self.cursor.count_some():
+            pass
+        return self.cursor.num_pending()
+
+
+def test_a_long_count_takes_several_steps_and_none_when_it_is_done() -> None:
+    js = LongFixture()
+    assert not js.cursor.count_some()
+    assert js.count() == 70_000
+    assert js.cursor.count_some()
+
+
+def test_a_long_count_is_exact_while_messages_come_and_go() -> None:
+    js = LongFixture()
+    js.cursor.count_some()
+    js.remove(10_002)  # counted already
+    js.remove(79_000)  # not counted yet
+    js.store.store(b"a.new", b"", b"", 1)
+    assert js.count() == 69_999
+
+
+def test_a_long_count_waits_for_removals_that_were_not_reported() -> None:
+    js = LongFixture()
+    js.cursor.count_some()
+    js.remove(79_000, told=False)
+    assert not js.cursor.count_some()
+    js.tell()
+    assert js.count() == 69_999
+
+
+def test_a_purge_begins_a_long_count_again() -> None:
+    js = LongFixture()
+    js.cursor.count_some()
+    js.store.purge(js.store.make_filter(()), 20_001)
+    js.cursor.purged(20_001)
+    assert js.count() == 60_000
+
+
+def test_num_pending_ends_a_long_count_at_once() -> None:
+    js = LongFixture()
+    js.cursor.count_some()
+    assert js.cursor.num_pending() == 70_000
+
+
+def test_removals_while_the_last_of_each_subject_are_delivered_count_once() -> None:
+    js = CursorFixture("aaaa", skips=(2, 3))
+    assert js.cursor.num_pending() == 3
+    js.remove(4)
+    js.remove(3)
+    assert js.cursor.num_pending() == 2  # 3 is skipped when it is its turn
+    assert js.take_all() == [2, 3]
+    assert js.cursor.num_pending() == 0
+
+
+def test_a_long_search_goes_on_in_steps() -> None:
+    js = LongFixture()
+    for at in range(20_000):
+        js.store.store(b"c.%d" % (at + 1), b"", b"", 1)
+    for _ in range(90_000):
+        js.store.store(b"x", b"", b"", 1)
+    js.store.store(b"c.1", b"", b"", 1)
+    js.cursor.set_filters((b"c.*",))
+    js.cursor.begin(100_002, Skips(b""), 0)
+    assert js.cursor.find_some() == 0
+    assert js.cursor.searching
+    assert js.cursor.find() == js.store.last_seq
+    assert not js.cursor.searching

@@ -28,11 +28,16 @@ cdef class DeliveryCursor:
     cdef uint64_t unread                # number of live matches from next_seq to counted_to
     cdef uint64_t counted_to
     cdef readonly bint stale            # `unread` is not valid and must be counted again
+    cdef bint counting                  # the last step of the count was not the last one that it needs
+    cdef readonly bint searching        # the last `find_some` has not found a match, and has more to search
 
     cdef bint covers(self, uint64_t seq) noexcept nogil
     cpdef uint64_t find(self) noexcept nogil
     cpdef void pass_by(self, uint64_t seq) noexcept nogil
-    cdef void refresh(self) noexcept nogil
+    cpdef uint64_t find_some(self) noexcept nogil
+    cdef bint is_counted(self) noexcept nogil
+    cpdef bint count_some(self) noexcept nogil
+    cdef void count_step(self) noexcept nogil
     cpdef void woken(self, uint64_t seq) noexcept nogil
     cpdef void dropped(self, uint64_t seq) noexcept nogil
     cpdef void fit(self, uint64_t last) noexcept nogil

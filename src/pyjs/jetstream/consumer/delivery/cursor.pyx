@@ -1,10 +1,13 @@
 """The position of a consumer in its stream: its next message, and its num_pending.
 
-Deliveries, new messages and removals update the count; after other changes, it is counted again. A consumer with
-`last_per_subject` first delivers, for each subject, the message that was the last one when the consumer was created.
-`Skips` holds these sequences, packed, since many consumers may have a million each: the first sequence, then the
-distance from each sequence to the next, as LEB128 (packed by store/index/last_seqs.pyx). A snapshot has the same
-bytes as base64, or an empty list.
+Deliveries, new messages and removals update the count; after other changes, it is counted again, in steps: `unread`
+is the number of matches up to `counted_to`, which each step advances. So the count stays exact while messages come
+and go between two steps.
+
+A consumer with `last_per_subject` first delivers, for each subject, the message that was the last one when the
+consumer was created. `Skips` holds these sequences, packed, since many consumers may have a million each: the first
+sequence, then the distance from each sequence to the next, as LEB128 (packed by store/index/last_seqs.pyx). A
+snapshot has the same bytes as base64, or an empty list.
 
 Invariant: unread <= msgs of the stream, if the count is up to date and no skips are left.
 
@@ -14,9 +17,9 @@ Compiled: runs for each first delivery (benchmarks/: pull 500, push).
 Source: nats.docs "DeliverPolicy", num_pending.
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
-from libc.stdint cimport uint8_t, uint64_t
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
-from pyjs.store.index.sequences cimport index_live
+from pyjs.store.index.sequences cimport Segment, index_find, is_dead, subject_of
 from pyjs.store.store cimport StreamStore
 
 from binascii import a2b_base64, b2a_base64
@@ -119,11 +122,18 @@ cdef class DeliveryCursor:
         count, except removals that `dropped` will still report.
         """
         if self.next_seq <= self.catalogue.first_seq and self.catalogue.drops.size == 0 and self.skips.left == 0:
-            self.unread, self.counted_to, self.stale = unread, counted_to, False
+            self.unread, self.counted_to, self.stale, self.counting = unread, counted_to, False, False
 
     def num_pending(self) -> int:
-        """Return num_pending: the number of messages that wait for their first delivery."""
-        self.refresh()
+        """Return num_pending: the number of messages that wait for their first delivery.
+
+        May take long, unless `count_some` has just returned True.
+        """
+        if not self.is_counted():
+            while not self.is_counted():
+                self.count_step()
+            # The count excludes removals that `dropped` has still to report: these must not be subtracted again.
+            self.stale = self.catalogue.drops.size != 0
         assert self.stale or self.skips.left or self.unread <= self.catalogue.msgs
         return self.unread if self.next_seq <= self.catalogue.last_seq or self.skips.left else 0
 
@@ -134,16 +144,29 @@ cdef class DeliveryCursor:
 
     cdef bint covers(self, uint64_t seq) noexcept nogil:
         """Return whether message `seq` is in the stream and matches the filters."""
-        return index_live(&self.catalogue.index, seq) != NULL and self.catalogue.next_seq(seq, self.filter) == seq
+        cdef Segment* s = index_find(&self.catalogue.index, seq)
+        if s == NULL or is_dead(s, <uint32_t> (seq - s.base)):
+            return False
+        return self.filter.matches(&self.catalogue.subjects.table, subject_of(s, <uint32_t> (seq - s.base)))
 
     cpdef uint64_t find(self) noexcept nogil:
         """Return the sequence of the next first delivery, or 0 if there is none at present."""
-        cdef uint64_t seq
+        cdef uint64_t seq = self.find_some()
+        while seq == 0 and self.searching:
+            seq = self.find_some()
+        return seq
+
+    cpdef uint64_t find_some(self) noexcept nogil:
+        """Search the next first delivery for about a millisecond; return 0 if there is none or `searching` is set."""
+        cdef uint64_t seq, rest = 0
         if self.skips.left:
             return self.skips.seq
-        seq = self.catalogue.next_seq(self.next_seq, self.filter)
+        seq = self.catalogue.next_some(self.next_seq, self.filter, &rest)
         self.end_seq = 0
-        if seq == 0:
+        self.searching = rest != 0
+        if self.searching:
+            self.next_seq = rest
+        elif seq == 0:
             self.end_seq = self.catalogue.last_seq
             if self.next_seq <= self.catalogue.last_seq:
                 self.next_seq = self.catalogue.last_seq + 1
@@ -160,21 +183,30 @@ cdef class DeliveryCursor:
             if self.skips.left == 0:
                 self.next_seq = self.skips_end + 1
 
-    cdef void refresh(self) noexcept nogil:
-        """Count `unread` (the matches after the cursor) again, if it is not valid."""
-        cdef uint64_t after = self.counted_to + 1
+    cdef bint is_counted(self) noexcept nogil:
+        return not self.stale and self.catalogue.last_seq <= self.counted_to
+
+    cpdef bint count_some(self) noexcept nogil:
+        """Count the matches after the cursor for about a millisecond; return whether all are counted.
+
+        Does nothing while `dropped` has removals to report: these would be missing twice.
+        """
+        if not self.is_counted() and self.catalogue.drops.size == 0:
+            self.count_step()
+        return self.is_counted()
+
+    cdef void count_step(self) noexcept nogil:
+        """Count some more matches after the cursor, or begin again if the count is stale."""
+        cdef uint64_t at = self.counted_to + 1
         if self.stale:
-            self.stale = False
+            self.stale = self.counting = False
             self.unread = self.skips.left
-            after = self.skips_end + 1 if self.skips.left else self.next_seq
-        elif self.catalogue.last_seq <= self.counted_to:
-            return
-        elif after < self.next_seq:
-            after = self.next_seq
-        self.unread += self.catalogue.count_from(after, self.filter)
-        self.counted_to = self.catalogue.last_seq
-        # The count excludes removals that `dropped` has still to report: these must not be subtracted again.
-        self.stale = self.catalogue.drops.size != 0
+            at = self.skips_end + 1 if self.skips.left else self.next_seq
+        elif at < self.next_seq:
+            at = self.next_seq
+        self.unread += self.catalogue.count_some(&at, not self.counting, self.filter)
+        self.counted_to = at - 1
+        self.counting = not self.is_counted()
 
     cpdef void woken(self, uint64_t seq) noexcept nogil:
         """Skip the messages between the end of the last search and `seq` (0: unknown), since none of them matches."""
@@ -189,10 +221,12 @@ cdef class DeliveryCursor:
         """Subtract a removed match from `unread`."""
         if seq < self.next_seq or self.stale or seq > self.counted_to:
             return
-        if self.skips.left:
-            self.stale = True
-        elif self.unread:
+        if self.unread and (self.skips.left == 0 or seq > self.skips_end):
             self.unread -= 1
+
+    def dump(self) -> dict:
+        """Return the position, for `begin`, as JSON values."""
+        return {"next_seq": self.next_seq, "skips": self.skips.state(), "skips_end": self.skips_end}
 
     cpdef void fit(self, uint64_t last) noexcept nogil:
         """Clamp the position to the stream: from its first message to the sequence after `last`."""
