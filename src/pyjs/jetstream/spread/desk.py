@@ -145,6 +145,8 @@ class Desk:
         worker = self._worker_of(js, args[0])
         if worker in (0, DIRECTOR):
             yield from router.work(request, endpoint, args)
+        elif worker not in self._spread.online:
+            self._refuse(router, request)
         elif request.reply:
             self._pass_on(worker, router, request)
 

@@ -270,3 +270,9 @@ def test_a_request_to_a_stream_that_is_there_for_long_is_answered_without_questi
     assert late.arrives(1) == 0
     assert not late.pair.workers[2].desk._claimed.has(b"$JS.hub.API.STREAM.INFO.S", b"in")
     assert late.arrives(2) == 1
+
+
+def test_a_request_to_a_new_stream_whose_worker_is_away_is_refused(late: Late) -> None:
+    late.order("CREATE.S")
+    late.pair.part()
+    assert late.arrives(1) == 1
