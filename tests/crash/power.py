@@ -1,8 +1,8 @@
 """Power loss: load on an ext4 image that is shut down without a flush of its journal, and the losses.
 
-The server is stopped just before the image: a machine without power sends no answers. The kernel itself goes on, and an
-fdatasync that meets the shutdown may return 0 although its blocks are lost. Without any server, one thread that appends
-and syncs saw this in 7 of 40 shutdowns, each time in its last call and after the shutdown had begun.
+The server is stopped just before the image: a machine without power sends no answers. The kernel itself goes on, and
+an fdatasync that meets the shutdown may return 0 although its blocks are lost. Without any server, one thread that
+appends and syncs saw this in 7 of 40 shutdowns, each time in its last call and after the shutdown had begun.
 """
 
 from __future__ import annotations

@@ -103,7 +103,11 @@ class Desk:
         if endpoint.words in CHANGES:
             return self._change(router, router.js, request, endpoint, args)
         worker = self._worker_of(router.js, args[0])
-        if (router.account.name, args[0]) in self._under_way or not worker or self._is_new(router.js, args[0]):
+        if (
+            (router.account.name, args[0]) in self._under_way
+            or not worker
+            or self._is_new(router.js, args[0])
+        ):
             return self._later(router, router.js, request, endpoint, args)
         if worker in (0, DIRECTOR):
             return router.work(request, endpoint, args)

@@ -223,7 +223,9 @@ class Late:
     def order(self, words: str) -> None:
         """Let a client of the first worker create or delete a stream; the first one that is created is in worker 2."""
         body = b"" if words.startswith("DELETE") else b'{"name":"%b"}' % words[-1].encode()
-        self.directors.send(b"PUB $JS.hub.API.STREAM.%b done %d\r\n%b\r\n" % (words.encode(), len(body), body))
+        self.directors.send(
+            b"PUB $JS.hub.API.STREAM.%b done %d\r\n%b\r\n" % (words.encode(), len(body), body)
+        )
         self.pair.settle()
 
 
@@ -247,7 +249,9 @@ def test_a_request_that_a_worker_has_left_before_it_got_the_stream_is_answered(l
     assert late.arrives(1) == 1
 
 
-def test_a_request_that_a_worker_has_answered_before_it_lost_the_stream_is_not_answered_again(late: Late) -> None:
+def test_a_request_that_a_worker_has_answered_before_it_lost_the_stream_is_not_answered_again(
+    late: Late,
+) -> None:
     late.order("CREATE.S")
     assert late.arrives(2) == 1
     late.order("DELETE.S")
