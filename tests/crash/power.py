@@ -61,7 +61,7 @@ def one_crash(args: argparse.Namespace, scratch: Path, number: int) -> dict[str,
 
 
 def halt(server: ServerProcess) -> None:
-    """Stop the threads of a server, which then send nothing more; calls of the kernel that wait for the disk go on."""
+    """Stop the threads of a server, which then send nothing more; their calls that wait for the disk go on."""
     server.signal("STOP")
     tasks = Path(f"/proc/{server.pid}/task")
     while any(state_of(task) not in "TD" for task in tasks.iterdir()):

@@ -31,7 +31,7 @@ class Closings:
         self.is_on = self._rng.random() < share
         self._rest_until = 0
 
-    def rests(self, now: int) -> bool:
+    def is_resting(self, now: int) -> bool:
         """Return whether clients and faults rest now."""
         return now < self._rest_until
 
@@ -40,7 +40,7 @@ class Closings:
         if not self.is_on:
             return
         rng, now = self._rng, world.now
-        if not self.rests(now) and rng.random() < 0.02:
+        if not self.is_resting(now) and rng.random() < 0.02:
             self._rest_until = now + rng.randrange(30, 120)
         if rng.random() >= (0.7 if self._rest_until - now == 5 else 0.005):
             return
@@ -61,6 +61,9 @@ class Closings:
             node.store.is_damaged = True
             consensus._lose_damaged(member, Flaw("damage"))
         elif how < 0.4:
+            del consensus._faults._panics[
+                group
+            ]  # the pause grows with each panic, beyond the time without faults
             consensus._panicked(member, "a panic of the simulation")
         else:
             node.close(group, world.now + self._rng.choice((1, 3, 20, 40, 150)))

@@ -154,6 +154,7 @@ class SimNode:
         self.now = 0
         self.deaf: set[int] = set()  # nodes that do not read
         self.stopped = ""  # the reason why the process has left all groups; "": it has not
+        self.shut: dict[int, int] = {}  # closed groups -> step at which they are opened again
         self.spare = 0  # additional bytes in a snapshot, without meaning
         self.newest: dict[int, int] = {}  # newest incarnation on this node, by group
         # last record number and end of the log, oldest first
@@ -187,7 +188,7 @@ class SimNode:
         self.silent: set[int] = set()
         self.machines: dict[int, SimMachine] = {}
         self.renewed: list[int] = []  # groups whose log was dropped
-        self.shut: dict[int, int] = {}  # closed groups -> step at which they are opened again
+        self.shut = {}
         self.consensus = self.consensus_class(
             cast("Any", self.host), self.number, self.log, self, self.tuning
         )

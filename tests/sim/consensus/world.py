@@ -54,7 +54,7 @@ class World:
             ),
         )
         self.judge = Judge()
-        self.rests = Closings(seed, self.closings)
+        self.resting = Closings(seed, self.closings)
         self.is_early = rng.random() < 0.4 if self.is_always is None else not self.is_always
         count = rng.choice((3, 3, 4, 5))
         self.conf = voters(3 if count == 4 else count)
@@ -98,10 +98,10 @@ class World:
             Violation: an invariant was violated; the text describes it.
         """
         for _ in range(TROUBLE_STEPS):
-            if not self.rests.rests(self.now):
+            if not self.resting.is_resting(self.now):
                 self._trouble()
                 self._work()
-            self.rests.step(self, GROUPS)
+            self.resting.step(self, GROUPS)
             self.step()
         self._heal()
         self._calm()
@@ -109,7 +109,7 @@ class World:
             self._accept_losses()
             self._calm()
         self._check_end()
-        self.rests.check_end(self, GROUPS)
+        self.resting.check_end(self, GROUPS)
 
     def _calm(self) -> None:
         """Stop all faults."""
@@ -277,6 +277,7 @@ class World:
         for node in self.nodes.values():
             node.paused_until = 0
             node.deaf = set()
+            node.shut = dict.fromkeys(node.shut, self.now) if node.is_up else {}
         for number in self.down:
             self.down[number] = self.now + 1
 

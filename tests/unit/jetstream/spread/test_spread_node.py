@@ -200,7 +200,7 @@ def test_a_message_that_the_first_worker_sends_is_refused_while_that_one_is_away
     assert [frame.headers for frame in client.frames()] == [b"NATS/1.0 503\r\n\r\n"] * is_away
 
 
-# -- requests that reach the workers at different times, since they do not travel with the orders ---------------------
+# -- requests that reach the workers at different times, since they do not travel with the orders --------------------
 
 
 class Late:
@@ -221,7 +221,7 @@ class Late:
         return sum(len(client.frames()) for client in self.clients.values())
 
     def order(self, words: str) -> None:
-        """Let a client of the first worker create or delete a stream; the first one that is created is in worker 2."""
+        """Let a client of the first worker create or delete a stream; the first one is created in worker 2."""
         body = b"" if words.startswith("DELETE") else b'{"name":"%b"}' % words[-1].encode()
         self.directors.send(
             b"PUB $JS.hub.API.STREAM.%b done %d\r\n%b\r\n" % (words.encode(), len(body), body)
