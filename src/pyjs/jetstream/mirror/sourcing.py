@@ -411,6 +411,7 @@ class Inflow:
         return source.external is None or (bool(domain) and source.external.api == f"$JS.{domain}.API")
 
     def _attach(self, copy: SourceCopy, origin: Stream) -> None:
+        self._delete_former(copy, origin)
         ident = identity(origin.created_ns)
         if self._stream.config.mirror is not None:
             seq = self._mirror_position(copy.source, origin)
@@ -425,6 +426,12 @@ class Inflow:
             seq = self._first_position(copy.source, origin, recreated)
         self._positions.known[copy.key] = (seq, ident)
         copy.copier.attach(origin, seq, b" " + ident, begin)
+
+    def _delete_former(self, copy: SourceCopy, origin: Stream) -> None:
+        """Delete the consumers by which this stream has read an origin that was in another worker before this start."""
+        prefix = prefix_of(self._stream.name, self._stream.created_ns, copy.key)
+        if any(name.startswith(prefix) for name in origin.consumers):
+            OriginConsumers(self._js, copy.source, prefix).delete_all()
 
     def _mirror_position(self, mirror: StreamSource, origin: Stream) -> int:
         """Return the last sequence of the mirror, after which it continues; a new mirror first skips to its start."""
