@@ -457,11 +457,13 @@ def test_a_store_of_one_process_gets_streams_in_other_workers_which_are_never_le
     two = server.client(2)
     assert [worker_of(server, name) for name in "ABMN"] == [1, 1, 1, 2]
     assert [api(two, f"STREAM.INFO.{name}")["state"]["messages"] for name in "ABMN"] == [1, 0, 1, 1]
-    wait_until(lambda: api(two, "STREAM.INFO.Q")["state"]["consumer_count"] == 0, "the end of the former consumer")
+    wait_until(
+        lambda: api(two, "STREAM.INFO.Q")["state"]["consumer_count"] == 0, "the end of the former consumer"
+    )
     published(two, b"Q.x", b"later")
     wait_until(lambda: api(two, "STREAM.INFO.COPY")["state"]["messages"] == 3, "the copy")
     wait_until(lambda: api(two, "STREAM.INFO.Q")["state"]["messages"] == 0, "the end of what is copied")
-    assert "3 streams of workers that are not started were moved to the first worker" in server.log()
+    assert "2 streams of workers that are not started were moved to the first worker" in server.log()
     server.end()
 
 

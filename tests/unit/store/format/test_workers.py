@@ -69,5 +69,7 @@ def test_a_stream_in_the_stores_of_two_workers_is_refused(root: Path) -> None:
     (root / "$G/streams/C").mkdir(parents=True)
     check_names(OsDisk(), str(root))
     add(root, 3, "A")
-    with pytest.raises(StoreShared, match=r"2/\$G/streams/A and .*/3/\$G/streams/A are two streams of one name"):
+    with pytest.raises(
+        StoreShared, match=r"2/\$G/streams/A and .*/3/\$G/streams/A are two streams of one name"
+    ):
         check_names(OsDisk(), str(root))
