@@ -429,7 +429,7 @@ class Inflow:
         self._take_over(copy, origin, begin or seq + 1)
 
     def _take_over(self, copy: SourceCopy, origin: Stream, begin: int) -> None:
-        """Delete the consumers that read the origin in another worker, then the messages from `begin` that are copied."""
+        """Delete the consumers that read the origin in another worker, then the copied messages from `begin` on."""
 
         def deleted() -> None:
             if copy.copier.origin is origin:  # messages without a safe copy remain
