@@ -1,4 +1,9 @@
-"""Power loss: load on an ext4 image that is shut down without a flush of its journal, and the losses."""
+"""Power loss: load on an ext4 image that is shut down without a flush of its journal, and the losses.
+
+The server is stopped just before the image: a machine without power sends no answers. The kernel itself goes on, and
+an fdatasync that meets the shutdown may return 0 although its blocks are lost. Without any server, one thread that
+appends and syncs saw this in 7 of 40 shutdowns, each time in its last call and after the shutdown had begun.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +14,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from tests.conformance.harness.process import ServerProcess
 from tests.crash.ext4 import CannotMount, Ext4
 from tests.crash.ledger import Ledger
 from tests.crash.load import ACK_WAIT_NS, STREAM, Load, make_stream, next_due
@@ -34,6 +40,7 @@ def one_crash(args: argparse.Namespace, scratch: Path, number: int) -> dict[str,
         def cut() -> None:
             nonlocal cut_at
             cut_at = time.monotonic()
+            halt(server)
             disk.cut_power()
             server.kill()
 
@@ -53,7 +60,20 @@ def one_crash(args: argparse.Namespace, scratch: Path, number: int) -> dict[str,
         disk.unmount()
 
 
-def next_due_after_wait(server: Any) -> set[int]:
+def halt(server: ServerProcess) -> None:
+    """Stop the threads of a server, which then send nothing more; their calls that wait for the disk go on."""
+    server.signal("STOP")
+    tasks = Path(f"/proc/{server.pid}/task")
+    while any(state_of(task) not in "TD" for task in tasks.iterdir()):
+        time.sleep(0.0005)  # polling: no event signals that all but the waiting threads have stopped
+
+
+def state_of(task: Path) -> str:
+    """Return the state of a thread: T is stopped, D waits in the kernel and stops before it returns from there."""
+    return (task / "stat").read_text().rpartition(") ")[2][0]
+
+
+def next_due_after_wait(server: ServerProcess) -> set[int]:
     """Return the sequences that the consumer delivers when every ack wait is over."""
     time.sleep(ACK_WAIT_NS / 1e9 + 0.1)
     try:

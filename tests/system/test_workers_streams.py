@@ -7,6 +7,7 @@ import json
 import os
 import random
 import re
+import shutil
 import signal
 import subprocess
 import time
@@ -423,7 +424,19 @@ def test_a_store_of_one_process_gets_streams_in_other_workers_which_are_never_le
         published(three, b"%b.x" % name.encode(), b"new")
     assert [worker_of(server, name) for name in "ABMN"] == [1, 1, 3, 2]
     assert api(three, "STREAM.INFO.A")["state"]["messages"] == 1
+    add(three, "Q", retention="workqueue", sources=[{"name": "M"}])  # in worker 3, and its copy in worker 1
+    add(three, "COPY", sources=[{"name": "A"}, {"name": "Q"}])
+    assert [worker_of(server, name) for name in ("Q", "COPY")] == [3, 1]
+    wait_until(lambda: api(three, "STREAM.INFO.COPY")["state"]["messages"] == 2, "the copies")
+    assert api(three, "STREAM.INFO.Q")["state"]["consumer_count"] == 1
     server.process.stop()
+    shutil.copytree(server.directory / "store/jetstream/$G/streams/A", server.directory / "copy")
+    twice = server.directory / "store/jetstream/.workers/2/$G/streams/A"
+    (server.directory / "copy").rename(twice)
+    (tmp_path / "twice.conf").write_text(SPREAD.replace("<<store>>", str(server.directory / "store")))
+    said = refusal("", "-c", str(tmp_path / "twice.conf"), "-a", "127.0.0.1", "-p", "-1", "--workers", "3")
+    assert f"jetstream/$G/streams/A and {twice} are two streams of one name" in said
+    shutil.rmtree(twice)
     file = tmp_path / "other.conf"
     file.write_text(JETSTREAM.replace("<<store>>", str(server.directory / "store")))
     for flags in ((), ("--workers", "2")):
@@ -444,7 +457,13 @@ def test_a_store_of_one_process_gets_streams_in_other_workers_which_are_never_le
     two = server.client(2)
     assert [worker_of(server, name) for name in "ABMN"] == [1, 1, 1, 2]
     assert [api(two, f"STREAM.INFO.{name}")["state"]["messages"] for name in "ABMN"] == [1, 0, 1, 1]
-    assert "1 streams of workers that are not started were moved to the first worker" in server.log()
+    wait_until(
+        lambda: api(two, "STREAM.INFO.Q")["state"]["consumer_count"] == 0, "the end of the former consumer"
+    )
+    published(two, b"Q.x", b"later")
+    wait_until(lambda: api(two, "STREAM.INFO.COPY")["state"]["messages"] == 3, "the copy")
+    wait_until(lambda: api(two, "STREAM.INFO.Q")["state"]["messages"] == 0, "the end of what is copied")
+    assert "2 streams of workers that are not started were moved to the first worker" in server.log()
     server.end()
 
 

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from pyjs import __version__
+from pyjs.cluster import forwarded
 from pyjs.cluster.awaited import Awaited
 from pyjs.cluster.hello import BadHello
 from pyjs.cluster.interest import Interest
@@ -20,12 +22,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from pyjs.cluster.cluster import Cluster
+    from pyjs.cluster.forwarded import Forwarded
     from pyjs.cluster.hello import PeerInfo
     from pyjs.cluster.route import Route
     from pyjs.core.account import Account
 
 PENDING_MAX = 160 << 20  # bytes: two batches of the maximum size, and some small ones
-NOTE = b"N"  # the first byte of a note; the first byte of a batch is its version
+# The first byte of a note, and of a message that is forwarded; the first byte of a batch is its version.
+NOTE, FORWARDED = b"N", b"F"
 
 
 class Replicas(Protocol):
@@ -133,7 +137,9 @@ class Replication:
         if node is None or self._consensus is None:
             raise BadHello("a batch of replicated groups on a connection for something else")
         try:
-            if self._notes is not None and data[:1] == NOTE:
+            if data.startswith(FORWARDED):
+                forwarded.deliver(self._cluster.host.accounts, forwarded.decode(data[len(FORWARDED) :]))
+            elif self._notes is not None and data[:1] == NOTE:
                 self._notes.take_note(node, data[len(NOTE) :])
             else:
                 self._consensus.receive(node, data)
@@ -173,6 +179,17 @@ class Replication:
     def send_note(self, node: int, note: bytes) -> None:
         """Send a note between batches, or drop it if there is no connection."""
         self.send(node, [NOTE, note])
+
+    def forward(self, info: PeerInfo, message: Forwarded) -> bool:
+        """Send a message to certain subscriptions at the server `info`.
+
+        Return False if that is not possible: there is no connection, or the server has another version.
+        """
+        route = self.connection_to(info)
+        if route is None or info.version != __version__:
+            return False
+        route.send_batch([FORWARDED, *forwarded.encode(message)])
+        return True
 
     # -- Peers -------------------------------------------------------------------------------------------------
 

@@ -789,7 +789,7 @@ class Consensus:
         self._late.clear()
         self._reads.expire(now_ns)
         self.doubts.tick(now_ns, self.read_index)
-        self._successions.tick(now_ns)
+        self._successions.tick(now_ns, self._members)
         self._states.release(self._members, now_ns)
         self._tend_log()
         self._faults.check_again(self._members)

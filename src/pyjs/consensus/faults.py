@@ -7,8 +7,9 @@ A group whose log is damaged, or lacks entries that were acknowledged, is closed
 the machine opens it again: as a new replica, which the leader adds to the group.
 
 The voters of an idle group sleep, and would miss a leader that has closed it only after minutes. So the closing node
-asks one voter after another to start an election ("timeout now", docs/raft-frames.md), until a frame of a later term
-shows that one has done so. Votes decide as in any election, so a request that is late or repeated does no harm.
+asks one voter after another to start an election ("timeout now", docs/raft-frames.md), until it knows a leader of a
+later term: a candidate may be lost before it has woken the others. Votes decide as in any election, so a request that
+is late or repeated does no harm.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ _SUM = Struct("<II")  # size, checksum
 _REST = Struct("<4BI11Q")
 _FIELDS = Struct("<I5xB6xQ16xQ")  # size, kind, group, term
 _TIMEOUT_NOW = 10
-_OF_CANDIDATES = (1, 3, 5, 7, 9)  # append, vote request, pre-vote request, heartbeat, snapshot
+_OF_LEADERS = (1, 7, 9)  # append, heartbeat, snapshot
 
 
 class MachineFaults:
@@ -149,7 +150,7 @@ class Successions:
     def __init__(self, peers: Peers, silent: Set[int]) -> None:
         self._peers = peers
         self._silent = silent  # nodes that do not answer
-        self.open: dict[int, Succession] = {}  # by group, until a voter stands for election
+        self.open: dict[int, Succession] = {}  # by group, until it is led again
 
     @property
     def is_idle(self) -> bool:
@@ -182,7 +183,7 @@ class Successions:
         while at < len(frames) and self.open:
             size, kind, group, term = _FIELDS.unpack_from(frames, at)
             found = self.open.get(group)
-            if found is not None and kind in _OF_CANDIDATES and term > found.term:
+            if found is not None and kind in _OF_LEADERS and term > found.term:
                 del self.open[group]
             at += size
 
@@ -190,15 +191,19 @@ class Successions:
         """Forget a group that is removed."""
         self.open.pop(group, None)
 
-    def tick(self, now_ns: int) -> None:
-        """Repeat the requests that are due."""
-        due = [group for group, found in self.open.items() if found.at_ns <= now_ns]
-        for group in due[:ASKS]:
-            if self.open[group].end_ns <= now_ns:
+    def tick(self, now_ns: int, members: Mapping[int, Member]) -> None:
+        """Repeat the requests that are due; `members` are the groups that are open on this node, perhaps again."""
+        due = []
+        for group, found in list(self.open.items()):
+            member = members.get(group)
+            is_led = member is not None and member.leader and member.term > found.term
+            if is_led or found.end_ns <= now_ns:
                 del self.open[group]
-            else:
-                self._ask(group, now_ns)
-                self.open[group] = self.open.pop(group)  # the others come first in the next tick
+            elif found.at_ns <= now_ns:
+                due.append(group)
+        for group in due[:ASKS]:
+            self._ask(group, now_ns)
+            self.open[group] = self.open.pop(group)  # the others come first in the next tick
 
 
 class LostGroups:

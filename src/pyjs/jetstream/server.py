@@ -27,7 +27,7 @@ from pyjs.jetstream.files.metadata import MetadataWriter
 from pyjs.jetstream.manage.engine import JetStream, Shared
 from pyjs.jetstream.stream.limits import Usage
 from pyjs.store.format.layout import file_name, lock_store, refuse_foreign, streams_directory
-from pyjs.store.format.workers import check_workers, take_over
+from pyjs.store.format.workers import check_names, check_workers, take_over
 from pyjs.store.open_files import OpenFiles
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ class JetStreamServer:
         Raises, at any step:
             StoreForeign: the store directory is that of a nats-server.
             StoreLocked: another server uses the store directory.
-            StoreShared: a worker has streams, and is not among the workers now.
+            StoreShared: a worker has streams, and is not among the workers now; or two have one of the same name.
             OSError: the store directory cannot be used.
         """
         refuse_foreign(self._disk, self.options.store_dir)
@@ -183,10 +183,12 @@ class JetStreamServer:
             return
         if not self.options.spread_workers:
             check_workers(self._disk, root, 1)
-        elif count := take_over(self._disk, root, 1 if worker is None else worker.count):
+            return
+        if count := take_over(self._disk, root, 1 if worker is None else worker.count):
             self._host.log.info(
                 f"  {count} streams of workers that are not started were moved to the first worker"
             )
+        check_names(self._disk, root)
 
     def _load_apis(self) -> None:
         for api in self._apis.values():

@@ -152,6 +152,7 @@ def world_of(name: str) -> type[World]:
     loses = name in ("votes in doubt", "comes back as the same peer")
     settings = {
         "has_changes": False,
+        "closings": 0.0,
         "troubles": 13 if loses else 10,
         "is_always": name != "votes in doubt",
         "storms": 1.0 if name in ("tells before durable", "forgets its vote") else 0.0,

@@ -154,6 +154,7 @@ class SimNode:
         self.now = 0
         self.deaf: set[int] = set()  # nodes that do not read
         self.stopped = ""  # the reason why the process has left all groups; "": it has not
+        self.shut: dict[int, int] = {}  # closed groups -> step at which they are opened again
         self.spare = 0  # additional bytes in a snapshot, without meaning
         self.newest: dict[int, int] = {}  # newest incarnation on this node, by group
         # last record number and end of the log, oldest first
@@ -187,6 +188,7 @@ class SimNode:
         self.silent: set[int] = set()
         self.machines: dict[int, SimMachine] = {}
         self.renewed: list[int] = []  # groups whose log was dropped
+        self.shut = {}
         self.consensus = self.consensus_class(
             cast("Any", self.host), self.number, self.log, self, self.tuning
         )
@@ -215,6 +217,17 @@ class SimNode:
             self.store.lose_power(self.rng)
         else:
             self.store.end()
+
+    def close(self, group: int, until: int) -> None:
+        """Close a group as its owner does, and open it again in step `until`."""
+        self.shut[group] = until
+        self.machines[group].leads = False
+        self.consensus.close(group)
+
+    def _open_again(self) -> None:
+        for group in [group for group, at in self.shut.items() if at <= self.now and not self.stopped]:
+            del self.shut[group]
+            self._open(group, Conf())
 
     def peer(self, group: int) -> int:
         """Return the peer of a group on this node; 0 if no process runs."""
@@ -260,6 +273,7 @@ class SimNode:
         turn.now = now * STEP_NS
         while self.renewed:
             self._open(self.renewed.pop(), Conf())
+        self._open_again()
         self._watch()
         while (timer := self.host.timers.due(turn.now)) is not None:
             assert timer
@@ -302,6 +316,8 @@ class SimNode:
             return True
         if "sim.consensus.node.Flaw" in text or "is stopped, and its log" in text or "is dropped" in text:
             return True
+        if "a panic of the simulation" in text:
+            return True
         return self.store.is_broken or "the digest of the payload" in text
 
     def is_whole(self) -> bool:
@@ -310,6 +326,7 @@ class SimNode:
         return all(
             group in members and members[group].state is Applies.RUNNING and not machine.raises
             for group, machine in self.machines.items()
+            if group not in self.shut
         )
 
     def _watch(self) -> None:

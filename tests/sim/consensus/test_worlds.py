@@ -51,6 +51,8 @@ def test_nothing_is_violated_and_everything_is_met(part: int) -> None:
     assert found["changes"] > count
     assert found["damages"] > 0
     assert found["doubts"] > 0
+    assert found["closed asleep"] > 0
+    assert found["closed awake"] > 0
     assert found["accepted"] <= count // 100
 
 

@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 from random import Random
 
 from raft.tests.sim.net import SimNet, Weather
+from tests.sim.consensus.closings import Closings
 from tests.sim.consensus.judge import Judge, Violation
 from tests.sim.consensus.membership import VOTERS, change, stale
 from tests.sim.consensus.node import STEP_NS, SimNode, voters
@@ -33,6 +34,7 @@ class World:
 
     node_class: type[SimNode] = SimNode
     storms = 0.2  # share of seeds with long elections and short outages
+    closings = 0.2  # share of seeds in which replicas close sleeping groups
     reads = 0.2  # share of steps in which clients read
     is_always: bool | None = None  # sync mode; None: chosen at random
     has_changes: bool | None = None  # whether the membership changes; None: chosen at random
@@ -52,6 +54,7 @@ class World:
             ),
         )
         self.judge = Judge()
+        self.resting = Closings(seed, self.closings)
         self.is_early = rng.random() < 0.4 if self.is_always is None else not self.is_always
         count = rng.choice((3, 3, 4, 5))
         self.conf = voters(3 if count == 4 else count)
@@ -95,36 +98,40 @@ class World:
             Violation: an invariant was violated; the text describes it.
         """
         for _ in range(TROUBLE_STEPS):
-            self._trouble()
-            self._work()
-            self._step()
+            if not self.resting.is_resting(self.now):
+                self._trouble()
+                self._work()
+            self.resting.step(self, GROUPS)
+            self.step()
         self._heal()
         self._calm()
         if self.is_excess:
             self._accept_losses()
             self._calm()
         self._check_end()
+        self.resting.check_end(self, GROUPS)
 
     def _calm(self) -> None:
         """Stop all faults."""
         for at in range(CALM_STEPS):
             if at < CALM_STEPS - 100:
                 self._repair(at)
-            self._step()
+            self.step()
 
     def _accept_losses(self) -> None:
         """If a group waits for it, let an operator accept the loss of entries that only lost replicas may have."""
         if all(any(node.leads(group) for node in self.nodes.values()) for group in GROUPS):
             return
         for _ in range(MISSING_STEPS):
-            self._step()
-        for node in self._running():
+            self.step()
+        for node in self.running():
             for group in GROUPS:
                 if node.consensus.doubts.accept(group, self.now * STEP_NS):
                     self.judge.counts["accepted"] += 1
         self.judge.forget()
 
-    def _step(self) -> None:
+    def step(self) -> None:
+        """Advance the time by one step: batches arrive, processes restart, and each running node takes its turns."""
         self.now += 1
         self.judge.now = self.now
         for source, target, data, is_damaged in self.net.arrived(self.now):
@@ -144,14 +151,15 @@ class World:
 
     # -- clients -----------------------------------------------------------------------------------------------
 
-    def _running(self) -> list[SimNode]:
+    def running(self) -> list[SimNode]:
+        """Return the nodes whose process runs and is not paused."""
         return [node for node in self.nodes.values() if node.is_running(self.now)]
 
     def _work(self) -> None:
         if self.rng.random() < 0.4:
             for _ in range(self.rng.choice((1, 1, 5))):
                 self._publish(self.rng.choice(GROUPS))
-        nodes = self._running()
+        nodes = self.running()
         if self.rng.random() < self.reads:
             group = self.rng.choice(GROUPS)
             for node in nodes:
@@ -162,7 +170,7 @@ class World:
             self._transfer(self.rng.choice(nodes), self.rng.choice(GROUPS))
 
     def _change(self, group: int, *, repair: bool) -> None:
-        change(self.rng, self._running(), group, repair=repair)
+        change(self.rng, self.running(), group, repair=repair)
         if self.lossy and self._is_over(self.nodes[self.lossy]):
             self.lossy = 0
 
@@ -171,7 +179,7 @@ class World:
         if not node.is_running(self.now) or node.log.is_doubtful or not node.is_whole():
             return False
         for group in GROUPS:
-            leader = next((each for each in self._running() if each.leads(group)), None)
+            leader = next((each for each in self.running() if each.leads(group)), None)
             if leader is None:
                 return False
             status = leader.consensus._engine.status(group)
@@ -183,7 +191,7 @@ class World:
 
     def _publish(self, group: int) -> None:
         """Propose at every node, since a client does not know the leader."""
-        for node in self._running():
+        for node in self.running():
             self.published += 1
             payload = b"%d." % self.published + bytes(self.rng.choice((0, 0, 20, 300)))
             node.publish(group, payload)
@@ -203,7 +211,7 @@ class World:
         if what == 0 and node.is_up:
             self._end(node, power=False)
         elif what in (1, 2) and node.is_up:
-            self._end(node, power=self._may_lose(node, by_power=True))
+            self._end(node, power=self.may_lose(node, by_power=True))
         elif what == 3 and self.rng.random() < 0.5:
             power = not self.is_early or self._may_lose_all()
             for each in self.nodes.values():
@@ -221,9 +229,9 @@ class World:
         elif what == 8 and node.is_up and self.rng.random() < 0.3:
             node.store.fail(self.rng)
             self.down[node.number] = self.now + self.rng.randrange(20, 60)
-        elif what == 10 and node.is_running(self.now) and self._may_lose(node):
+        elif what == 10 and node.is_running(self.now) and self.may_lose(node):
             node.machines[self.rng.choice(GROUPS)].raises = True
-        elif what == 11 and node.is_up and self._may_lose(node):
+        elif what == 11 and node.is_up and self.may_lose(node):
             end = node.durable_end()
             self._end(node, power=False)
             if end > (0, 0):
@@ -233,7 +241,7 @@ class World:
             self.net.cuts.clear()
             node.deaf = set()
 
-    def _may_lose(self, node: SimNode, *, by_power: bool = False) -> bool:
+    def may_lose(self, node: SimNode, *, by_power: bool = False) -> bool:
         """Choose a node to lose data, unless another one was chosen before."""
         if by_power and not self.is_early:
             return True
@@ -269,6 +277,7 @@ class World:
         for node in self.nodes.values():
             node.paused_until = 0
             node.deaf = set()
+            node.shut = dict.fromkeys(node.shut, self.now) if node.is_up else {}
         for number in self.down:
             self.down[number] = self.now + 1
 
@@ -278,7 +287,7 @@ class World:
             self._publish(self.rng.choice(GROUPS))
         if at % 3 == 0:
             self._change(self.rng.choice(GROUPS), repair=True)
-        for node in self._running():
+        for node in self.running():
             if not node.is_whole() and node.number not in self.down:
                 self.judge.counts["stopped"] += 1
                 self._end(node, power=False)
@@ -289,7 +298,7 @@ class World:
             if len(leaders) != 1:
                 self.judge.fail(f"group {group}: leaders {leaders} at the end")
             conf = self.nodes[leaders[0]].consensus._engine.status(group).conf
-            if stale(conf, self._running(), group) or conf.outgoing or len(conf.voters) < VOTERS:
+            if stale(conf, self.running(), group) or conf.outgoing or len(conf.voters) < VOTERS:
                 self.judge.fail(f"group {group}: the members are {conf.voters} at the end")
             members = {*conf.voters, *conf.learners}
             states = {

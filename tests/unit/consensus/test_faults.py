@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import pytest
 from tests.support.consensus import GROUP, Hosts, MemoryNode
 
+from pyjs.base.clock import NS_PER_S
 from pyjs.base.errors import CorruptRecord, NotNow
 from pyjs.consensus.consensus import Tuning
-from pyjs.consensus.engine import Change, Conf, Groups, Role, peer_id
+from pyjs.consensus.engine import Change, Conf, Groups, Refused, Role, peer_id
 from pyjs.consensus.status import Condition
 
 
@@ -311,9 +313,12 @@ def test_a_voter_that_does_not_answer_is_asked_last() -> None:
 
     damage(bad)
 
-    hosts.until(
-        lambda: bad.consensus._successions.is_idle, 10
-    )  # the other one cannot win alone, but it is awake
+    other = next(hosts.nodes[number] for number in bad.others if number != first)
+    hosts.until(lambda: other.consensus.status(GROUP).term > bad.consensus._successions._open[GROUP].term, 10)
+    hosts.step(100)
+    assert not bad.consensus._successions.is_idle  # the other one cannot win alone
+    hosts.start(first)
+    hosts.until(lambda: bad.consensus._successions.is_idle)
 
 
 def test_without_an_answer_the_requests_end_when_no_voter_can_sleep_any_more() -> None:
@@ -350,3 +355,32 @@ def test_a_follower_that_closes_its_group_asks_nobody() -> None:
     assert follower.consensus._successions.is_idle
     hosts.step(100)
     assert hosts.leader() is bad
+
+
+def test_the_requests_end_when_the_node_that_closed_its_group_leads_it_again() -> None:
+    hosts, bad = asleep()
+    bad.consensus.close(GROUP)
+    hosts.net.forget(bad.number)  # the first request is lost
+    bad.consensus._successions._open[GROUP].at_ns += 60 * NS_PER_S  # and the next ones
+    bad._open(GROUP, Conf())
+    while not bad.leads(GROUP):  # the voters vote only when they have not heard from a leader for a while
+        with suppress(Refused):
+            bad.consensus.campaign(GROUP)
+        hosts.step(8)
+
+    assert bad.consensus._successions.is_idle
+    hosts.step(200)
+    assert all(node.consensus._engine.status(GROUP).asleep for node in hosts.nodes.values())
+
+
+def test_voters_that_a_candidate_has_not_reached_are_asked_when_it_is_lost() -> None:
+    hosts, bad = asleep(5)
+    first = bad.others[GROUP % 4]
+    others = [number for number in bad.others if number != first]
+    hosts.net.cuts |= {(first, number) for number in others}
+    damage(bad)
+    hosts.step(2)
+    # the candidate has reached only the node that has closed its group
+    hosts.nodes[first].end(power=False)
+
+    hosts.until(lambda: any(hosts.nodes[number].leads(GROUP) for number in others), 100)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 
+from pyjs.base.clock import NS_PER_S
 from pyjs.base.errors import NONSENSE
 from pyjs.base.nuid import nuid, short_hash
 from pyjs.jetstream.mirror.link_state import ANSWER_NS, Expected
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from pyjs.core.sink import Request
     from pyjs.jetstream.config.stream import StreamSource
     from pyjs.jetstream.manage.engine import JetStream
+    from pyjs.jetstream.stream.stream import Stream
+
+CHECK_NS = NS_PER_S  # time after which consumers should be deleted
 
 
 def prefix_of(stream: str, created_ns: int, key: bytes) -> str:
@@ -85,3 +89,30 @@ class OriginConsumers:
         for name in self._found:
             if name.startswith(self._prefix) and name != self._but:
                 self._js.account.send(api_subject(self._source, "DELETE", name), b"")
+
+
+def delete_former(
+    js: JetStream, source: StreamSource, prefix: str, origin: Stream, then: Callable[[], None]
+) -> None:
+    """Delete the consumers of a copy whose origin is on this server now; call `then` when they are gone.
+
+    Does nothing if there are none. They existed because the origin was in another worker before this start.
+    """
+
+    def check() -> None:
+        if origin.closed:
+            return
+        if has_former():
+            ask()
+        else:
+            then()
+
+    def has_former() -> bool:
+        return any(name.startswith(prefix) for name in origin.consumers)
+
+    def ask() -> None:
+        OriginConsumers(js, source, prefix).delete_all()
+        js.shared.timers.at(js.shared.clock.now_ns() + CHECK_NS, check)
+
+    if has_former():
+        ask()

@@ -34,7 +34,7 @@ from pyjs.jetstream.mirror.copier import Copier, SourceSearch, last_sources
 from pyjs.jetstream.mirror.durable import ConsumerFeed
 from pyjs.jetstream.mirror.link_state import Place
 from pyjs.jetstream.mirror.origin import Origin
-from pyjs.jetstream.mirror.origin_consumers import OriginConsumers, prefix_of
+from pyjs.jetstream.mirror.origin_consumers import OriginConsumers, delete_former, prefix_of
 from pyjs.jetstream.mirror.origin_link import OriginLink
 from pyjs.jetstream.mirror.places import earliest_ns, first_copied, first_mirrored, mirror_place, source_place
 from pyjs.jetstream.mirror.positions import Positions
@@ -416,6 +416,7 @@ class Inflow:
             seq = self._mirror_position(copy.source, origin)
             begin = first_mirrored(self._stream.store, copy.source, origin.created_ns)
             copy.copier.attach(origin, seq, b"", begin)
+            self._take_over(copy, origin, begin or seq + 1)
             return
         seq, known = self._positions.known.get(copy.key, (0, b""))
         recreated = known not in (b"", ident)
@@ -425,6 +426,17 @@ class Inflow:
             seq = self._first_position(copy.source, origin, recreated)
         self._positions.known[copy.key] = (seq, ident)
         copy.copier.attach(origin, seq, b" " + ident, begin)
+        self._take_over(copy, origin, begin or seq + 1)
+
+    def _take_over(self, copy: SourceCopy, origin: Stream, begin: int) -> None:
+        """Delete the consumers that read the origin in another worker, then the copied messages from `begin` on."""
+
+        def deleted() -> None:
+            if copy.copier.origin is origin:  # messages without a safe copy remain
+                origin.release(begin, origin.store.last_seq, origin.store.make_filter(copy.source.filters))
+
+        prefix = prefix_of(self._stream.name, self._stream.created_ns, copy.key)
+        delete_former(self._js, copy.source, prefix, origin, deleted)
 
     def _mirror_position(self, mirror: StreamSource, origin: Stream) -> int:
         """Return the last sequence of the mirror, after which it continues; a new mirror first skips to its start."""

@@ -5,8 +5,11 @@
   changes or deletes a stream waits until the previous one of its account is done. Then the first worker answers it,
   or passes it on to the worker that has the stream or gets it.
 - While such a request is being carried out, it depends on timing which worker has the stream. Other requests about
-  the stream wait at the first worker. Then it asks the other workers whether one of them has answered. From then on,
-  none of them answers, and the first worker has the request answered.
+  the stream wait at the first worker. It asks the other workers whether one of them has answered. From then on, none
+  of them answers, and the first worker has the request answered.
+- The same applies to requests about an unknown stream, and about one that was created less than RECENT_NS ago. Each
+  worker gets requests, and the orders of the first worker, on different connections: a request may reach a worker
+  after the stream has come or gone, although it reached another worker before that.
 - A request whose worker is not running is refused with status 503, like a request to a server that is not running.
 """
 
@@ -20,7 +23,7 @@ from pyjs.core.session import ClientSession
 from pyjs.core.sink import Request
 from pyjs.jetstream import errcodes
 from pyjs.jetstream.api import audit
-from pyjs.jetstream.member.questions import Recent
+from pyjs.jetstream.member.questions import RECENT_NS, Recent
 from pyjs.jetstream.spread.notes import Claim, Claimed, Passed, Settled, Stage, Turn
 from pyjs.jetstream.spread.placing import DIRECTOR, UNAVAILABLE
 
@@ -99,9 +102,13 @@ class Desk:
             return router.work(request, self._spread.reports.endpoints.of(endpoint), args)
         if endpoint.words in CHANGES:
             return self._change(router, router.js, request, endpoint, args)
-        if (router.account.name, args[0]) in self._under_way or self._is_unknown(router.js, args[0]):
-            return self._later(router, router.js, request, endpoint, args)
         worker = self._worker_of(router.js, args[0])
+        if (
+            (router.account.name, args[0]) in self._under_way
+            or not worker
+            or self._is_new(router.js, args[0])
+        ):
+            return self._later(router, router.js, request, endpoint, args)
         if worker in (0, DIRECTOR):
             return router.work(request, endpoint, args)
         if worker not in self._spread.online:
@@ -114,6 +121,11 @@ class Desk:
             return DIRECTOR
         found = self._spread.directory.find(js.account.name, name)
         return 0 if found is None else found.worker
+
+    def _is_new(self, js: JetStream, name: str) -> bool:
+        """Return whether a stream was created so recently that requests sent before this may still be in transit."""
+        found = js.streams.get(name) or self._spread.directory.find(js.account.name, name)
+        return found is not None and found.created_ns > self._turn.now - RECENT_NS
 
     def _is_unknown(self, js: JetStream, name: str) -> bool:
         """Return whether a stream may be in a worker that has not reported its streams yet."""
@@ -137,6 +149,8 @@ class Desk:
         worker = self._worker_of(js, args[0])
         if worker in (0, DIRECTOR):
             yield from router.work(request, endpoint, args)
+        elif worker not in self._spread.online:
+            self._refuse(router, request)
         elif request.reply:
             self._pass_on(worker, router, request)
 

@@ -1,20 +1,24 @@
 """Answers to clients that are reconnecting: they are held here until another server has the client.
 
-A mailbox holds only messages to inboxes. A client may get such a message twice, from this server and from the other
-one, but clients ignore the second answer to a request. A held message is sent once to each server that has the
-subscription now. It is sent to no receiver on this server: neither to mailboxes of other clients, nor to subscribers
-that have already received it. Other messages are lost meanwhile, as always in core NATS; those of a consumer, which
-have the subjects of their stream, are delivered again.
+A mailbox holds only messages to inboxes. A held message is forwarded once to each server that has the subscription
+now, and reaches no other subscription there (cluster.forwarded), nor any on this server: neither mailboxes of other
+clients, nor subscribers that have already received it. If the other server had the subscription before the message
+was published, its client gets the message twice, but clients ignore the second answer to a request. Other messages
+are lost meanwhile, as always in core NATS; those of a consumer, which have the subjects of their stream, are
+delivered again.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyjs.cluster.forwarded import Forwarded, send_only
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from pyjs.cluster.cluster import Cluster
+    from pyjs.cluster.route import Route
     from pyjs.core.account import Account
     from pyjs.core.chore import Step
     from pyjs.core.sink import Request
@@ -32,7 +36,14 @@ class _Held:
         self.request = request
         self.size = OVERHEAD + len(request.subject) + len(request.headers) + len(request.payload)
         self.boxes = 0
-        self.told: set[str] = set()  # ids of the servers to which the message was sent
+        self.told: set[str] = set()  # ids of the servers that got it for all matching subscriptions
+
+    def message_for(self, box: Mailbox) -> Forwarded:
+        """Return the message for the subscribers of one inbox."""
+        found = self.request
+        return Forwarded(
+            box.account.name, box.key[0], found.subject, found.reply, found.headers, found.payload
+        )
 
 
 class Mailbox:
@@ -95,7 +106,7 @@ class Mailboxes:
         """Hold a message that `box` has received; a message to several mailboxes is held only once."""
         found = box.account.subs.match(request.subject)
         boxes = [self._open[each] for each in found if each in self._open]
-        if not boxes:  # the message arrived while the mailbox was being closed
+        if box not in boxes:  # the message arrived while the mailbox was being closed
             self._send(box, _Held(request))
         elif boxes[0] is box:
             held = _Held(request)
@@ -117,25 +128,17 @@ class Mailboxes:
             self.size -= held.size
 
     def _send(self, box: Mailbox, held: _Held) -> None:
-        targets = set()
+        message = held.message_for(box)
         for server_id, route in {} if self.cluster is None else self.cluster.routes.items():
             remote = route.remote.get(box.account.name)
             found = None if remote is None else remote.subscriptions.get(box.key)
-            if found is not None and server_id not in held.told:
+            if found is None or server_id in held.told:
+                continue
+            if not self._forward(route, message):  # then it goes to all matching subscriptions there
                 held.told.add(server_id)
-                targets.add(found)
-        if targets:
-            _send_only(box.account, held.request, targets)
+                send_only(box.account, message, (found,))
 
-
-def _send_only(account: Account, request: Request, targets: set[Subscription]) -> None:
-    """Send a message to `targets` and to no other matching subscription, by marking the others closed meanwhile."""
-    found = account.subs.match(request.subject)
-    others = [each for each in found if not each.closed and each not in targets]
-    for each in others:
-        each.closed = True
-    try:
-        account.send(request.subject, request.payload, request.headers, request.reply)
-    finally:
-        for each in others:
-            each.closed = False
+    def _forward(self, route: Route, message: Forwarded) -> bool:
+        """Send a message to the subscriptions of one inbox at another server; return whether that is possible."""
+        replication = None if self.cluster is None else self.cluster.replication
+        return replication is not None and route.info is not None and replication.forward(route.info, message)

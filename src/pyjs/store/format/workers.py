@@ -71,12 +71,28 @@ def take_over(disk: Disk, root: str, most: int) -> int:
     return count
 
 
+def check_names(disk: Disk, root: str) -> None:
+    """Refuse stores in which two workers have a stream of the same name: both would answer its clients.
+
+    Raises:
+        StoreShared: there is such a stream.
+    """
+    homes: dict[str, str] = {}
+    for store in [root, *worker_roots(disk, root)]:
+        for path in _streams(disk, store):
+            if path in homes:
+                raise _shared_name(homes[path], store, path)
+            homes[path] = store
+
+
+def _shared_name(one: str, other: str, path: str) -> StoreShared:
+    return StoreShared(f"{one}/{path} and {other}/{path} are two streams of one name: move one away")
+
+
 def _move(disk: Disk, store: str, root: str, streams: list[str]) -> None:
     taken = [path for path in streams if disk.exists(f"{root}/{path}")]
     if taken:
-        raise StoreShared(
-            f"{root}/{taken[0]} and {store}/{taken[0]} are two streams of one name: move one away"
-        )
+        raise _shared_name(root, store, taken[0])
     for path in streams:
         parent = path.rpartition("/")[0]
         make_directory(disk, f"{root}/{parent}")

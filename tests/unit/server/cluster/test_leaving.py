@@ -133,6 +133,23 @@ async def test_an_answer_that_comes_between_two_servers_reaches_the_client(
     again.writer.close()
 
 
+async def test_an_answer_that_comes_between_two_servers_reaches_a_watcher_once(servers: list[Server]) -> None:
+    a, b, c = servers
+    service, watcher = await Client.of(b, b""), await Client.of(c, b"SUB _INBOX.> 1\r\nSUB _INBOX.x.1 2\r\n")
+    client = await Client.of(a, b"SUB _INBOX.x.* 1\r\n")
+    await known(b, b"_INBOX.x.1")
+    a.request_stop()
+    await client.ended()
+    service.writer.write(b"PUB _INBOX.x.1 _INBOX.y 6\r\nanswer\r\n")
+    await service.fence()
+    again = await Client.of(c, b"SUB _INBOX.x.* 1\r\nSUB _INBOX.x.1 2\r\nSUB _INBOX.x.* q 3\r\n")
+    await asyncio.wait_for(a.wait_stopped(), WAIT_S)
+    assert await drained(again) == [b"_INBOX.x.1"]
+    assert await drained(watcher) == [b"_INBOX.x.1", b"_INBOX.x.1"]  # for its two subscriptions
+    for each in (service, watcher, again):
+        each.writer.close()
+
+
 async def test_a_message_of_a_consumer_that_comes_between_two_servers_is_not_published_again(
     servers: list[Server],
 ) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from pyjs.base.disk import OsDisk
 from pyjs.store.format.layout import StoreLock, StoreLocked
-from pyjs.store.format.workers import StoreShared, check_workers, take_over, worker_roots
+from pyjs.store.format.workers import StoreShared, check_names, check_workers, take_over, worker_roots
 
 
 @pytest.fixture
@@ -60,3 +60,16 @@ def test_nothing_is_moved_if_a_name_is_taken_or_the_worker_runs(root: Path) -> N
     with pytest.raises(StoreShared, match="are two streams of one name"):
         take_over(OsDisk(), str(root), 1)
     assert (root / ".workers/2/$G/streams/A").exists()
+
+
+def test_a_stream_in_the_stores_of_two_workers_is_refused(root: Path) -> None:
+    for number, name in ((2, "A"), (3, "B")):
+        add(root, number, name)
+    (root / ".workers/3/OTHER/streams/A").mkdir(parents=True)
+    (root / "$G/streams/C").mkdir(parents=True)
+    check_names(OsDisk(), str(root))
+    add(root, 3, "A")
+    with pytest.raises(
+        StoreShared, match=r"2/\$G/streams/A and .*/3/\$G/streams/A are two streams of one name"
+    ):
+        check_names(OsDisk(), str(root))
