@@ -314,7 +314,7 @@ def test_a_voter_that_does_not_answer_is_asked_last() -> None:
     damage(bad)
 
     other = next(hosts.nodes[number] for number in bad.others if number != first)
-    hosts.until(lambda: other.consensus.status(GROUP).term > bad.consensus._successions._open[GROUP].term, 10)
+    hosts.until(lambda: other.consensus.status(GROUP).term > bad.consensus._successions.open[GROUP].term, 10)
     hosts.step(100)
     assert not bad.consensus._successions.is_idle  # the other one cannot win alone
     hosts.start(first)
@@ -361,8 +361,8 @@ def test_the_requests_end_when_the_node_that_closed_its_group_leads_it_again() -
     hosts, bad = asleep()
     bad.consensus.close(GROUP)
     hosts.net.forget(bad.number)  # the first request is lost
-    bad.consensus._successions._open[GROUP].at_ns += 60 * NS_PER_S  # and the next ones
-    bad._open(GROUP, Conf())
+    bad.consensus._successions.open[GROUP].at_ns += 60 * NS_PER_S  # and the next ones
+    bad.open(GROUP, Conf())
     while not bad.leads(GROUP):  # the voters vote only when they have not heard from a leader for a while
         with suppress(Refused):
             bad.consensus.campaign(GROUP)
