@@ -31,7 +31,7 @@ def test_letters_come_in_the_order_in_which_messages_were_given_up() -> None:
 
 
 def test_refused_letters_come_once_an_attempt_and_after_the_others() -> None:
-    acks, queue = queue_of(1, 2, 3)
+    _, queue = queue_of(1, 2, 3)
     assert queue.take(2) == [1, 2]
     refuse(queue, 1, 2)
     assert (queue.take(2), queue.has_more()) == ([3], False)
@@ -46,7 +46,7 @@ def test_refused_letters_come_once_an_attempt_and_after_the_others() -> None:
 
 
 def test_an_attempt_that_ends_early_does_not_send_the_same_letters_again() -> None:
-    acks, queue = queue_of(1, 2, 3, 4)
+    _, queue = queue_of(1, 2, 3, 4)
     refuse(queue, *(queue.take(4) or ()))
     queue.begin_attempt()
     assert queue.take(2) == [1, 2]
@@ -99,7 +99,7 @@ def test_a_long_wait_does_not_collect_what_is_no_longer_given_up() -> None:
 
 
 def test_another_stream_gets_all_letters() -> None:
-    acks, queue = queue_of(1, 2)
+    _, queue = queue_of(1, 2)
     refuse(queue, *(queue.take(1) or ()))
     queue.begin()
     assert (queue.take(2), queue.first_refusal()) == ([1, 2], None)

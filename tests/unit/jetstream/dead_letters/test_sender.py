@@ -75,6 +75,22 @@ def test_with_ack_policy_all_a_term_acknowledges_what_is_before_it() -> None:
     assert js.position() == ((3, 3), (3, 3))
 
 
+@pytest.mark.parametrize("answer", [b"+TERM", b"-NAK"])
+def test_with_ack_policy_all_messages_with_letters_are_removed_before_the_floor_passes_them(
+    answer: bytes,
+) -> None:
+    js = Dead(retention="interest")
+    js.consumer(max_deliver=1, ack_policy="all")
+    js.fill(3)
+    got = js.pull(batch=3)
+    js.ack(got[0] if answer == b"+TERM" else got[1], answer)
+    js.pull(batch=1, no_wait=True)
+    assert len(js.letters()) == 1
+    assert js.state("S")["messages"] == 2
+    js.ack(got[2])
+    assert js.state("S")["messages"] == 0
+
+
 def test_push_ephemeral_and_prioritised_consumers_have_letters() -> None:
     js = Dead()
     js.inbox.send(b"SUB in.p 2\r\n")

@@ -151,7 +151,7 @@ def decode(bytes delta) -> Iterator[tuple[int, ...]]:
         change = delta[at]
         at += 1
         if not 1 <= change <= ACKED_PENDING:
-            raise UnknownChange(f"consumer state: unknown change {change} at {at - 1}")
+            raise UnknownChange(f"it has a change of kind {change}, and this one reads 1 to {<int> ACKED_PENDING}")
         values = [change]
         for _ in range(NUMBERS[<int> change]):
             value, at = _number(delta, at)
