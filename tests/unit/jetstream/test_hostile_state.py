@@ -21,6 +21,7 @@ from pyjs.fsck.check import StoreCheck
 from pyjs.fsck.findings import DAMAGE, UNCHECKED
 from pyjs.fsck.progress import Progress
 from pyjs.jetstream.consumer.acks.pending import PendingAcks
+from pyjs.jetstream.why.streams import why_away
 from pyjs.store.format.meta import CHECKSUM, KIND_STATE, decode, encode, envelope_size
 
 CONSUMER = "$G/streams/S/consumers/c.2"
@@ -187,7 +188,7 @@ def test_a_state_of_a_newer_version_takes_the_stream_offline_and_stays(js: Resta
     assert [(each.level, each.what) for each in findings] == [(UNCHECKED, reason)]
     assert again.api("STREAM.LIST")["offline"] == {"S": 'stopped - unsupported consumer "c"'}
     assert again.error("CONSUMER.INFO.S.c") == (500, 10195, f"consumer is offline: {reason}")
-    assert reason in json.loads(again.ask("$JS.API.PYJS.WHY.S").payload)["reasons"][0]["text"]
+    assert reason in why_away(again.engine, "S")[0].text
     config = {"durable_name": "c", "ack_policy": "explicit"}
     assert again.error("CONSUMER.DURABLE.CREATE.S.c", {"stream_name": "S", "config": config})[1] == 10195
     assert b"503" in again.ask("s.a").headers  # no responders: it takes no messages
