@@ -77,10 +77,8 @@ class LetterSender:
         self._origin = Origin(stream.name, stream.created_ns, consumer.name, consumer.created_ns)
         self.target = target
         self.queue = LetterQueue(consumer.acks)
-        self._checked: StreamConfig | None = (
-            None  # the configuration of the target stream that `_problem` is about
-        )
-        self._problem = ""  # why that stream cannot take letters
+        self._checked: StreamConfig | None = None  # the target's configuration that `_problem` is about
+        self._problem = ""  # why the target cannot take letters
         self._sends = False  # `_steps` runs
         self._blocked = False  # nothing is sent before the next attempt
         self._was_refused = False  # whether a refusal was reported since a letter was stored
