@@ -106,7 +106,7 @@ def reader(
 def test_the_commands_of_the_guide_run(reader: Reader, spark: SparkSession, tmp_path: Path) -> None:
     played = reader.play(SPARK)
 
-    assert len(played) == 14
+    assert len(played) == 15
     assert spark.read.parquet(f"{tmp_path}/lake").count() == 2
     assert spark.read.parquet(f"{tmp_path}/latest").count() == 2
     assert (tmp_path / "delta/ORDERS/_delta_log").is_dir()
