@@ -103,6 +103,7 @@ def reader(
     return Reader(command, orders, server.port, tmp_path)
 
 
+@pytest.mark.timeout(600)  # fifteen commands, with a job or more each
 def test_the_commands_of_the_guide_run(reader: Reader, spark: SparkSession, tmp_path: Path) -> None:
     played = reader.play(SPARK)
 
