@@ -99,7 +99,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("consumer",),
         ("info", "letters", "replay", "reset"),
     ),
-    "jetstream.dead_letters": (("letter", "questions"), ("replay", "sender"), ("targets",)),
+    "jetstream.dead_letters": (("letter", "questions", "queue"), ("replay", "sender"), ("targets",)),
     "consensus": (
         ("descriptor", "engine", "names"),
         ("log", "payloads", "seams"),

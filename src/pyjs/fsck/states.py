@@ -22,7 +22,7 @@ from pyjs.fsck.mending import (
 from pyjs.fsck.metadata import UNREAD, finding_of
 from pyjs.jetstream.config.consumer import from_json
 from pyjs.jetstream.consumer.acks.log import UnknownChange, decode
-from pyjs.jetstream.consumer.record import VERSION
+from pyjs.jetstream.consumer.record import NewerState, check_version
 from pyjs.store.format.layout import DAMAGED
 from pyjs.store.format.meta import Opener
 from pyjs.store.format.purge_file import read_purge
@@ -158,12 +158,13 @@ class StatesCheck:
         snapshot, changes = loaded
         try:
             state = orjson.loads(snapshot)
-            if state["version"] != VERSION:
-                self._report.find(UNCHECKED, directory, "its state was written by a newer version")
-                return
+            check_version(state)
             replay(consumer, state, changes, ack_none, (self._report.first_seq, self._report.last_seq))
+        except NewerState as error:
+            self._report.find(UNCHECKED, directory, str(error))
+            return
         except UnknownChange as error:
-            self._report.find(UNCHECKED, directory, f"its state was written by a newer version: {error}")
+            self._report.find(UNCHECKED, directory, str(NewerState(str(error))))
             return
         except NONSENSE as error:
             what = f"its state is no state: {error}; the consumer begins again at the first message"

@@ -190,7 +190,7 @@ class VirtualNode:
     def turn(self) -> None:
         """Run turns until the node has no work left."""
         self.node.turn(self.clock.now_ns())
-        while self.node.has_work or self.run_jobs():
+        while self.run_jobs() or self.node.has_work:  # jobs first: work may be polling for the end of one
             self.node.turn(self.clock.now_ns())
 
     def run_jobs(self) -> bool:

@@ -14,12 +14,14 @@ import pytest
 import xxhash
 from tests.support.consumer_lists import begin_state
 from tests.unit.jetstream.consumer.test_consumer_recovery import Restarting
+from tests.unit.jetstream.jsfixture import JetStreamFixture
 
 from pyjs.base.disk import OsDisk
 from pyjs.fsck.check import StoreCheck
 from pyjs.fsck.findings import DAMAGE, UNCHECKED
 from pyjs.fsck.progress import Progress
 from pyjs.jetstream.consumer.acks.pending import PendingAcks
+from pyjs.jetstream.why.streams import why_away
 from pyjs.store.format.meta import CHECKSUM, KIND_STATE, decode, encode, envelope_size
 
 CONSUMER = "$G/streams/S/consumers/c.2"
@@ -160,17 +162,43 @@ def test_a_snapshot_with_any_value_is_checked_and_served(js: Restarting, key: st
     again.node.stop()
 
 
-def test_a_change_of_a_newer_version_is_not_taken_for_damage(js: Restarting) -> None:
-    put_log(js, [change(1, 1, 1, 1, 5), change(12, 1)])
-    before = (js.store / CONSUMER / "log.1").read_bytes()
-    assert [finding.level for finding in check(js).all_findings()] == [UNCHECKED]
-    again = Restarting(js.store, js.clock)
-    assert "c" not in again.stream("S").consumers
-    assert any(
-        "not recovered: the consumer state was written by a newer version" in t for _, t in again.log.lines
-    )
+NEWER: dict[str, tuple[dict[str, Any], list[bytes], str]] = {
+    "a change": (
+        {},
+        [change(1, 1, 1, 1, 5), change(12, 1)],
+        "it has a change of kind 12, and this one reads 1 to 11",
+    ),
+    "a key": ({"colour": "red"}, [], "it has the unknown key 'colour'"),
+    "a version": ({"version": 2}, [], "it has version 2, and this one reads 1"),
+}
+
+
+@pytest.mark.parametrize("name", NEWER)
+def test_a_state_of_a_newer_version_takes_the_stream_offline_and_stays(js: Restarting, name: str) -> None:
+    # given
+    fields, deltas, problem = NEWER[name]
+    reason = f"its state was written by a newer version of pyjs-server: {problem}"
+    put_snapshot(js, **fields)
+    put_log(js, deltas)
+    before = files_of(js.store / CONSUMER)
+    # when
+    findings = check(js).all_findings()
+    again = JetStreamFixture(js.options, now_ns=js.clock.now_ns())
+    # then
+    assert [(each.level, each.what) for each in findings] == [(UNCHECKED, reason)]
+    assert again.api("STREAM.LIST")["offline"] == {"S": 'stopped - unsupported consumer "c"'}
+    assert again.error("CONSUMER.INFO.S.c") == (500, 10195, f"consumer is offline: {reason}")
+    assert reason in why_away(again.engine, "S")[0].text
+    config = {"durable_name": "c", "ack_policy": "explicit"}
+    assert again.error("CONSUMER.DURABLE.CREATE.S.c", {"stream_name": "S", "config": config})[1] == 10195
+    assert b"503" in again.ask("s.a").headers  # no responders: it takes no messages
+    assert any(text.endswith(f'unsupported consumer "c": {reason}') for _, text in again.log.lines)
     again.node.stop()
-    assert (js.store / CONSUMER / "log.1").read_bytes() == before
+    assert files_of(js.store / CONSUMER) == before
+
+
+def files_of(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in directory.iterdir()}
 
 
 def test_a_check_tells_of_a_log_that_a_start_does_not_believe(js: Restarting) -> None:

@@ -113,7 +113,7 @@ def notebook(server: ServerProcess) -> Iterator[Filler]:
     for name, subject in streams.items():
         found.raw.api(f"STREAM.CREATE.{name}", name=name, subjects=[subject], storage="memory")
     for line in (NOTEBOOKS / "README.md").read_text().splitlines():
-        _, command, publish = line.partition("    nats pub ")
+        _, command, publish = line.partition("nats pub ")
         if command:
             subject, payload = shlex.split(publish)
             assert b'"seq"' in found.raw.request(subject.encode(), payload.encode())

@@ -182,7 +182,7 @@ def reset(call: ApiCall) -> MaybeSteps:
     if stream is None or consumer is None:
         return None
     if not isinstance(consumer, Consumer):
-        raise errcodes.LeaderChanged
+        raise consumers.not_open(consumer)
     wanted = 0
     if call.body:
         errcodes.INVALID_JSON.raise_if(not call.body.strip(), err="unexpected end of JSON input")
@@ -257,8 +257,8 @@ def _consumer(call: ApiCall) -> Consumer:
     consumer = call.stream().consumers.get(call.args[1])
     if consumer is None:
         raise errcodes.CONSUMER_NOT_FOUND.error()
-    if not isinstance(consumer, Consumer):  # the consumer is not open yet
-        raise errcodes.LeaderChanged
+    if not isinstance(consumer, Consumer):
+        raise consumers.not_open(consumer)
     return consumer
 
 

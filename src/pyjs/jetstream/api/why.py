@@ -10,6 +10,7 @@ from pyjs.core.session import ClientSession
 from pyjs.jetstream import errcodes
 from pyjs.jetstream.api.endpoint import ApiCall, Counted, Endpoint, JsonDict, Steps
 from pyjs.jetstream.consumer.consumer import Consumer
+from pyjs.jetstream.manage.consumers import not_open
 from pyjs.jetstream.why.leaderless import leaderless_report
 from pyjs.jetstream.why.report import consumer_report, stream_report
 
@@ -24,8 +25,10 @@ def why(call: ApiCall) -> Steps:
     if len(call.args) == 1:
         return (yield from stream_report(call.js, stream, shows_clients=is_own))
     consumer = stream.consumers.get(call.args[1])
-    if not isinstance(consumer, Consumer):
+    if consumer is None:
         raise errcodes.CONSUMER_NOT_FOUND.error()
+    if not isinstance(consumer, Consumer):
+        raise not_open(consumer)
     report = yield from consumer_report(call.js, stream, consumer, shows_clients=is_own)
     if report is None:
         raise errcodes.CONSUMER_NOT_FOUND.error()

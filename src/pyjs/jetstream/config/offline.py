@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyjs.base.errors import PyjsError
+from pyjs.base.gotext import quoted
 from pyjs.jetstream.config.declared import from_meta, shape_of
 from pyjs.jetstream.config.level import level_problem
 from pyjs.jetstream.config.stream import StreamConfig
@@ -18,6 +19,8 @@ from pyjs.jetstream.config.stream import StreamConfig
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
+
+    from pyjs.store.format.meta import UnknownFormat
 
 
 class Offline(NamedTuple):
@@ -28,14 +31,26 @@ class Offline(NamedTuple):
     consumer: str = ""  # name of the consumer that makes the stream offline; "": none does
     consumer_reason: str = ""
 
+    @property
+    def cause(self) -> str:
+        """The reason, with that of the consumer."""
+        return f"{self.reason}: {self.consumer_reason}" if self.consumer_reason else self.reason
+
 
 class NewerConsumer(PyjsError):
-    """A stored consumer needs a higher API level."""
+    """A stored consumer needs a higher API level, or a newer version wrote its files; "": the list of consumers."""
 
     def __init__(self, name: str, reason: str) -> None:
         super().__init__(f"consumer {name!r}: {reason}")
         self.name = name
         self.reason = reason
+        which = f"consumer {quoted(name)}" if name else "list of consumers"
+        self.of_stream = f"stopped - unsupported {which}"  # why the whole stream is offline
+
+
+def newer_consumer(name: str, error: UnknownFormat) -> NewerConsumer:
+    """Return the error for a consumer whose files have another version; "": the list of consumers."""
+    return NewerConsumer(name, f"its file {str(error).removeprefix(f'{error.path} ')}")
 
 
 def offline_stream(values: Mapping[str, Any]) -> Offline | None:

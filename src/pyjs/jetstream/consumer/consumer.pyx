@@ -786,12 +786,12 @@ cdef class Consumer(StreamConsumer):
         return self.cursor.next_seq, self.acks.floor_seq, self.acks.pending.count, self.acks.n_exhausted
 
     cpdef bint needs(self, uint64_t seq) noexcept:
-        """Return whether a message matches the filters and is not acknowledged yet."""
+        """Return whether a message matches the filters and is unacknowledged; letters settle some above the floor."""
         if not self.cursor.covers(seq):
             return False
         if seq >= self.cursor.next_seq or self.acks.is_unacknowledged(seq):
             return True
-        return self.ack_policy != ACK_EXPLICIT and seq > self.acks.floor_seq
+        return self.ack_policy != ACK_EXPLICIT and self.letters is None and seq > self.acks.floor_seq
 
     # -- state -----------------------------------------------------------------------------------------------------
 

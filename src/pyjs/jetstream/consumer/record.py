@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 
 
 VERSION = 1
+KEYS = {"version", "next_seq", "delivered", "floor", "pending", "spent", "terms", "skips", "skips_end"}
 DELTAS_SIZE_MIN = 64 * 1024  # no new snapshot is written if the deltas have fewer bytes
 DELTAS_PER_SNAPSHOT = 8  # maximum size of the deltas, in multiples of the snapshot's size
 KINDS = ("log", "snap")  # the files of a state
@@ -63,6 +64,23 @@ class BadState(PyjsError):
 
 class NewerState(PyjsError):
     """A newer version wrote the consumer state, whose files must not change."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"its state was written by a newer version of pyjs-server: {what}")
+
+
+def check_version(state: dict[str, object]) -> None:
+    """Refuse a snapshot of a newer version, so that nothing in it is ignored.
+
+    Raises:
+        NewerState: its version is another one, or it has an unknown key.
+        LookupError: it has no version.
+    """
+    if state["version"] != VERSION:
+        raise NewerState(f"it has version {state['version']!r}, and this one reads {VERSION}")
+    unknown = sorted(state.keys() - KEYS)
+    if unknown:
+        raise NewerState(f"it has the unknown key {unknown[0]!r}")
 
 
 def first_state(start: Start) -> bytes:

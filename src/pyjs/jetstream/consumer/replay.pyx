@@ -19,7 +19,7 @@ import orjson
 
 from pyjs.base.errors import NONSENSE
 from pyjs.jetstream.consumer.acks.log import UnknownChange, decode
-from pyjs.jetstream.consumer.record import VERSION, BadState, NewerState
+from pyjs.jetstream.consumer.record import BadState, NewerState, check_version
 
 cdef enum:
     STEPS_MIN = 4096            # number of steps allowed for any log
@@ -35,8 +35,7 @@ def restore(Consumer consumer not None, bytes snapshot, deltas) -> bool:
     """
     try:
         state = orjson.loads(snapshot)
-        if state.pop("version") != VERSION:
-            raise NewerState("the consumer state was written by a newer version: use that one")
+        check_version(state)
         consumer.acks.load(state)
         consumer.cursor.begin(state["next_seq"], Skips.from_state(state["skips"]), state["skips_end"])
         replay = Replay(consumer)
@@ -45,7 +44,7 @@ def restore(Consumer consumer not None, bytes snapshot, deltas) -> bool:
         consumer.acks.changes.take()            # the file already has the replayed changes
         ahead = clamp(consumer)
     except UnknownChange as error:              # not damage: a checksum covers each delta
-        raise NewerState(f"the consumer state was written by a newer version: {error}") from error
+        raise NewerState(str(error)) from error
     except NONSENSE as error:
         raise BadState(f"the consumer state is damaged: {error}") from error
     delivered_seq, next_seq = consumer.acks.delivered_seq, consumer.cursor.next_seq

@@ -19,7 +19,6 @@ Source: docs/dead-letters.md; power cuts and kills in tests/crash/dead.py.
 from __future__ import annotations
 
 import base64
-from itertools import islice
 from typing import TYPE_CHECKING
 
 from pyjs.base.clock import NS_PER_S
@@ -27,6 +26,7 @@ from pyjs.base.errors import NONSENSE, NotNow
 from pyjs.jetstream.consumer import letters
 from pyjs.jetstream.dead_letters.letter import Origin, has_id, reason_line, reason_of_term
 from pyjs.jetstream.dead_letters.questions import Questions, Wait
+from pyjs.jetstream.dead_letters.queue import LetterQueue
 from pyjs.jetstream.errcodes import STREAM_WRONG_LAST_SEQUENCE
 from pyjs.jetstream.rules.dead_letters import problem_of
 from pyjs.jetstream.stream.replicated.durable import durable_steps
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from pyjs.base.timers import Timer
     from pyjs.core.chore import Step
     from pyjs.jetstream.config.dead_letters import Target
+    from pyjs.jetstream.config.stream import StreamConfig
     from pyjs.jetstream.consumer.consumer import Consumer
     from pyjs.jetstream.manage.engine import JetStream
     from pyjs.jetstream.stream.stream import Stream
@@ -46,16 +47,19 @@ if TYPE_CHECKING:
 BATCH = 64  # letters that are published before their answers are awaited
 BATCH_SIZE = 1024 * 1024  # bytes of their payloads, unless one is larger
 SEQ_DIGITS_MAX = 20  # of 2**64 - 1
+ROUNDS_MAX = 8  # of publishes of one letter, each after another message with its subject
 STEP = 16  # letters published in one step: about half a millisecond
 RETRY_NS, RETRY_MAX_NS = NS_PER_S, 30 * NS_PER_S
 NO_ANSWER = "no answer within 5 seconds: no server may lead the stream"
+REMOVED = "a message with its subject was removed meanwhile"
+OTHERS = "messages that are not this letter arrive with its subject"
 UNREADABLE = "the message cannot be read for the moment"
 
 
 def direct(js: JetStream, stream: Stream, consumer: Consumer, target: Target | None) -> None:
     """Send the dead letters of a consumer to `target`; without one, terminated deliveries count as acknowledged."""
     if target is None:
-        consumer.letters = None
+        consumer.letters, consumer.acks.unsent = None, None
         letters.settle(consumer, list(consumer.acks.terms))
     elif isinstance(consumer.letters, LetterSender):
         consumer.letters.redirect(target)
@@ -72,9 +76,10 @@ class LetterSender:
         self._consumer = consumer
         self._origin = Origin(stream.name, stream.created_ns, consumer.name, consumer.created_ns)
         self.target = target
+        self.queue = LetterQueue(consumer.acks)
+        self._checked: StreamConfig | None = None  # the target's configuration that `_problem` is about
+        self._problem = ""  # why the target cannot take letters
         self._sends = False  # `_steps` runs
-        self.refused: dict[int, str] = {}  # by sequence: why letters were refused
-        self._again: list[int] = []  # those of them that this attempt has not sent again
         self._blocked = False  # nothing is sent before the next attempt
         self._was_refused = False  # whether a refusal was reported since a letter was stored
         self._delay_ns = RETRY_NS  # of the attempt after the next
@@ -88,15 +93,14 @@ class LetterSender:
 
     def wake(self) -> None:
         """Send the letters of deliveries that were given up, whose ends are written."""
-        exhausted = self._consumer.acks.exhausted
-        if not self._blocked and exhausted and next(reversed(exhausted)) not in self.refused:
+        if not self._blocked and self.queue.has_more():
             self._begin()
 
     def redirect(self, target: Target) -> None:
         """Send all letters to another stream, at once."""
-        self.target = target
-        self.refused, self._again, self._blocked = {}, [], False
-        self._was_refused, self._delay_ns = False, RETRY_NS
+        self.target, self._checked = target, None
+        self.queue.begin()
+        self._blocked, self._was_refused, self._delay_ns = False, False, RETRY_NS
 
     # -- the work ----------------------------------------------------------------------------------------------
 
@@ -106,24 +110,22 @@ class LetterSender:
             self._consumer.turn.go_on(self._steps())
 
     def _steps(self) -> Generator[Step, None, None]:
-        """Send all letters, those that were refused before last."""
+        """Send all letters of this attempt."""
         try:
-            while not self._blocked and (seqs := self._next()):
-                self._blocked = not (yield from self._send(seqs))
+            while not self._blocked and self._may_send():
+                seqs = self.queue.take(BATCH)
+                if seqs is None:
+                    yield None
+                elif not seqs:
+                    break
+                else:
+                    self._blocked = not (yield from self._send(seqs))
         finally:
             self._rest()
 
-    def _next(self) -> list[int]:
-        """Return the sequences of the next letters; none while the consumer has changes to write."""
-        consumer = self._consumer
-        if not self._is_current() or not consumer.acks.changes.is_empty:  # its next turn calls `wake`
-            return []
-        exhausted = consumer.acks.exhausted
-        seqs = list(islice((seq for seq in exhausted if seq not in self.refused), BATCH))
-        while not seqs and self._again:
-            seqs = [seq for seq in self._again[:BATCH] if seq in exhausted]
-            del self._again[:BATCH]
-        return seqs
+    def _may_send(self) -> bool:
+        """Return whether all that was given up is written; if not, the next turn of the consumer calls `wake`."""
+        return self._is_current() and self._consumer.acks.changes.is_empty
 
     def _is_current(self) -> bool:
         return not self._consumer.closed and self._consumer.letters is self
@@ -131,16 +133,15 @@ class LetterSender:
     def _rest(self) -> None:
         """End an attempt; if letters are left, refused or not, make another one later."""
         self._sends = False
-        exhausted = self._consumer.acks.exhausted
-        self.refused = {seq: problem for seq, problem in self.refused.items() if seq in exhausted}
-        if exhausted and self._timer is None and self._is_current():
+        if self._consumer.acks.exhausted and self._timer is None and self._is_current():
             shared = self._js.shared
             self._timer = shared.timers.at(shared.clock.now_ns() + self._delay_ns, self._try_again)
             self._delay_ns = min(2 * self._delay_ns, RETRY_MAX_NS)
 
     def _try_again(self) -> None:
         self._timer = None
-        self._blocked, self._again = False, list(self.refused)
+        self._blocked = False
+        self.queue.begin_attempt()
         if self._is_current() and self._consumer.acks.exhausted:
             self._consumer.resume()  # its state may not be written yet
             self._begin()
@@ -148,7 +149,7 @@ class LetterSender:
     def _send(self, seqs: list[int]) -> Generator[Step, None, bool]:
         """Send letters, and acknowledge the deliveries of those that are stored. Return whether to send more."""
         target = self.target
-        problem = problem_of(target, self._origin.stream, self._js.config_of(target.stream))
+        problem = self._problem_of_target()
         if not problem and not (yield from self._is_state_durable()):
             problem = "the consumer's state cannot be synced"
         if problem:
@@ -165,6 +166,14 @@ class LetterSender:
         if stored:
             self._delay_ns, self._was_refused = RETRY_NS, False
         return bool(stored) or len(seqs) == 1
+
+    def _problem_of_target(self) -> str:
+        """Return why the stream for the letters cannot take them, or ""; computed again after each change of it."""
+        config = self._js.config_of(self.target.stream)
+        if config is None or config is not self._checked:
+            self._problem = problem_of(self.target, self._origin.stream, config)
+            self._checked = config
+        return self._problem
 
     def _is_state_durable(self) -> Generator[Step, None, bool]:
         """Wait until the consumer's state is as durable as its acks are when they are answered."""
@@ -187,7 +196,9 @@ class LetterSender:
         messages, stored = self._load(seqs)
         last_seqs = dict.fromkeys(messages, 0)  # what the letters' subjects must have as last sequence
         with Questions(self._js) as questions:
-            while last_seqs:
+            for _ in range(ROUNDS_MAX):
+                if not last_seqs:
+                    break
                 yield from self._publish(questions, messages, last_seqs, target)
                 earlier = {}
                 for seq in last_seqs:
@@ -196,8 +207,11 @@ class LetterSender:
                         stored.append(seq)
                     elif found > last_seqs[seq]:
                         earlier[seq] = found
+                    elif found > 0:
+                        self._refuse([seq], REMOVED)
                 stored += yield from self._stored_before(questions, messages, earlier, target)
                 last_seqs = {seq: last for seq, last in earlier.items() if seq not in stored}
+        self._refuse(last_seqs, OTHERS)
         return stored
 
     def _load(self, seqs: list[int]) -> tuple[dict[int, StoredMessage], list[int]]:
@@ -234,6 +248,7 @@ class LetterSender:
             reason = reason_line(acks.terms.get(seq))
             message, deliveries = messages[seq], acks.exhausted.get(seq, 0)
             if not deliveries:  # it was acknowledged meanwhile
+                questions.answers.pop(seq, None)
                 continue
             headers = self._origin.headers_of(message, reason, deliveries, target.stream, last_seq)
             subject = self._origin.subject_of(target.prefix, message)
@@ -252,7 +267,7 @@ class LetterSender:
                 return 0
             self._refuse([seq], f"the answer is no PubAck of the stream {stream}")
             return -1
-        text = str(error.get("description", ""))
+        text = _text_of(error)
         if error.get("err_code") == STREAM_WRONG_LAST_SEQUENCE.err_code:
             last = text.rpartition(" ")[2]
             if last.isdecimal() and len(last) <= SEQ_DIGITS_MAX and int(last):
@@ -277,6 +292,9 @@ class LetterSender:
             if answer is None:
                 self._refuse([seq], NO_ANSWER)
                 del found[seq]
+            elif "message" not in answer:  # nothing is known of the message, so it may be the letter
+                self._refuse([seq], _text_of(answer.get("error")))
+                del found[seq]
             elif has_id(_headers_in(answer), self._origin.id_of(messages[seq])):
                 stored.append(seq)
         return stored
@@ -296,7 +314,7 @@ class LetterSender:
     def _refuse(self, seqs: Iterable[int], problem: str) -> None:
         """Note that letters are not stored, and report the first of them."""
         for seq in seqs:
-            self.refused[seq] = problem
+            self.queue.refuse(seq, problem)
             if self._was_refused:
                 continue
             self._was_refused = True
@@ -307,6 +325,11 @@ class LetterSender:
             consumer.events.send(
                 "dead_letter_refused", shared.clock.wall_ns(), stream_seq=seq, reason=problem
             )
+
+
+def _text_of(error: object) -> str:
+    """Return the text of an error in an answer."""
+    return str(error.get("description", "")) if isinstance(error, dict) else "the answer has no message"
 
 
 def _headers_in(answer: dict[str, Any]) -> bytes:

@@ -18,6 +18,7 @@ from pyjs.jetstream.config.choices import INTEREST, MEMORY, WORKQUEUE
 from pyjs.jetstream.config.consumer import ConsumerConfig
 from pyjs.jetstream.config.consumer_requests import CreateRequest
 from pyjs.jetstream.config.declared import changed
+from pyjs.jetstream.config.offline import NewerConsumer
 from pyjs.jetstream.consumer import record as consumer_record
 from pyjs.jetstream.consumer.consumer import Consumer
 from pyjs.jetstream.consumer.info import know_pending
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from pyjs.jetstream.files.consumer_files import RemovedConsumer
     from pyjs.jetstream.manage.engine import JetStream
     from pyjs.jetstream.stream.stream import Stream
+    from pyjs.jetstream.stream.stream_consumer import StreamConsumer
 
     Found = TypeVar("Found")
 
@@ -76,11 +78,19 @@ def create_or_update(
     if existing is None:
         errcodes.CONSUMER_DOES_NOT_EXIST.raise_if(request.action == "update")
         return (yield from _create(js, stream, config))
-    if not isinstance(existing, Consumer):  # the consumer is not open yet
-        raise errcodes.LeaderChanged
+    if not isinstance(existing, Consumer):
+        raise not_open(existing)
     if request.action == "create" and not consumer_rules.same_but_versions(config, existing.config):
         raise errcodes.CONSUMER_ALREADY_EXISTS.error()
     return (yield from _update(js, stream, existing, config))
+
+
+def not_open(consumer: StreamConsumer) -> errcodes.ApiError:
+    """Return the answer to a request about a replicated consumer that this leader has not opened."""
+    # imported lazily, in 7 ms; most servers have no replicated streams
+    from pyjs.jetstream.manage import replicated_consumers
+
+    return replicated_consumers.not_open(consumer)
 
 
 def pause(
@@ -199,6 +209,9 @@ def _remove(js: JetStream, stream: Stream, consumer: Consumer) -> RemovedConsume
 def recover_steps(js: JetStream, stream: Stream) -> Generator[None, None, bool]:
     """Open every consumer of a recovered stream, in steps. Log those that cannot be opened, and keep their files.
 
+    Raises:
+        NewerConsumer: a newer version wrote a consumer. Without it, the stream might remove messages that it needs.
+
     If the server was killed after an ack was written and before the message was removed, the message is still in the
     stream. Return whether `stream.sweep` may remove such messages: False if a consumer could not be opened, since
     this consumer may need them.
@@ -207,7 +220,9 @@ def recover_steps(js: JetStream, stream: Stream) -> Generator[None, None, bool]:
         yield
         try:
             consumer = _restored(js, stream, stored)
-        except (consumer_record.NewerState, *NONSENSE, MemoryError) as error:
+        except consumer_record.NewerState as error:
+            raise NewerConsumer(stored.name, str(error)) from error
+        except (*NONSENSE, MemoryError) as error:
             js.shared.log.error(
                 f"JetStream consumer '{stored.name}' of '{stream.name}' is not recovered: {error}"
             )

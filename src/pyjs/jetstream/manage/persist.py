@@ -15,7 +15,7 @@ from pyjs.base.log import Log
 from pyjs.jetstream.config.consumer import ConsumerConfig, from_json
 from pyjs.jetstream.config.declared import as_json, from_meta
 from pyjs.jetstream.config.level import level_problem
-from pyjs.jetstream.config.offline import NewerConsumer, Offline, offline_stream
+from pyjs.jetstream.config.offline import NewerConsumer, Offline, newer_consumer, offline_stream
 from pyjs.jetstream.config.stream import StreamConfig
 from pyjs.jetstream.files.consumer_files import (
     ChangedConsumer,
@@ -379,7 +379,7 @@ class AccountFiles:
         name = newer.config.name
         self.offline[name] = newer
         self._unread.add(self.directory_of(name))
-        self._log.warn(f"  Detected unsupported stream '{self._account} > {name}': {newer.reason}")
+        self._log.warn(f"  Detected unsupported stream '{self._account} > {name}': {newer.cause}")
 
     def hide_offline(self, name: str) -> str:
         """Hide an offline stream as `hide` does; it then no longer counts as stored.
@@ -545,6 +545,8 @@ class AccountFiles:
             if is_shortage(error):
                 raise  # open the whole stream later: without one of its consumers, it might remove messages
             self._leave(f"{directory}/{NAME}", "List of consumers", error)
+            if isinstance(error, UnknownFormat):
+                raise newer_consumer("", error) from error
             return None
 
     def _adopt_list(self, file: ListFile, found: ConsumerList) -> None:
@@ -592,6 +594,8 @@ class AccountFiles:
             if is_shortage(error):
                 raise
             self._leave_consumer(stream, directory, name, error)
+            if isinstance(error, UnknownFormat):
+                raise newer_consumer(name, error) from error
             return None
         for problem in problems:
             self._log.warn(f"  {problem}")

@@ -52,19 +52,32 @@ class ConsumerOpener:
         while not store.catalogue.learn_subjects(store.make_filter(consumer.filters), SEARCH_STEP):
             yield
 
-    def open(self, consumer: CommittedConsumer) -> StreamConsumer:
-        """Open a consumer with its committed state, add it to the stream, and start it."""
-        opened = self._restored(consumer)
+    def open(self, consumer: CommittedConsumer) -> StreamConsumer | None:
+        """Open a consumer with its committed state, add it to the stream, and start it; None: it stays closed."""
+        try:
+            opened = self._restored(consumer)
+        except consumer_record.NewerState as error:
+            consumer.problem = str(error)
+            self._js.shared.log.error(
+                f"JetStream consumer '{consumer.name}' of {self._stream} is offline while this server leads: {error}"
+            )
+            return None
+        consumer.problem = ""
         self._stream.add_consumer(opened)
         targets.direct(self._js, self._stream, opened)
         opened.start()
         return opened
 
     def _restored(self, committed: CommittedConsumer) -> Consumer:
+        """Return a consumer with its committed state; if that is damaged, it begins again.
+
+        Raises:
+            NewerState: a newer server has committed changes that this one does not know.
+        """
         opened = self._new(committed)
         try:
             ahead = restore(opened, committed.state, [bytes(committed.changes)])
-        except (consumer_record.BadState, consumer_record.NewerState) as error:
+        except consumer_record.BadState as error:
             seq = max(1, self._stream.store.first_seq, committed.config.opt_start_seq)
             self._js.shared.log.error(
                 f"JetStream consumer '{opened.path}' has a state that cannot be read, and begins again at sequence"
@@ -191,6 +204,13 @@ def stored_state(stream: Stream, stored: StoredConsumer, resources: Resources) -
     consumer = Consumer(resources, stored.config, stored.name, stored.created_ns)
     restore(consumer, stored.snapshot, stored.deltas)
     return consumer_record.snapshot_of(consumer)
+
+
+def not_open(consumer: StreamConsumer) -> errcodes.ApiError:
+    """Return the answer to a request about a consumer that this leader has not opened, or not yet."""
+    if isinstance(consumer, CommittedConsumer) and consumer.problem:
+        return errcodes.CONSUMER_OFFLINE_REASON.error(err=consumer.problem)
+    return errcodes.LeaderChanged()
 
 
 def _is_there(stream: Stream, stored: StoredConsumer) -> bool:

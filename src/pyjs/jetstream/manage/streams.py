@@ -17,7 +17,6 @@ import orjson
 
 from pyjs.base.clock import NS_PER_S
 from pyjs.base.errors import NONSENSE, PyjsError, StoreFailed
-from pyjs.base.gotext import quoted
 from pyjs.jetstream import advisories, errcodes
 from pyjs.jetstream.config.choices import ASYNC, FILE, INTEREST, MEMORY
 from pyjs.jetstream.config.offline import NewerConsumer, Offline
@@ -516,8 +515,7 @@ def _recover_stream(
     except NewerConsumer as newer:
         _close(js, js.streams[config.name], "shutdown")
         js.files.release(store)
-        reason = f"stopped - unsupported consumer {quoted(newer.name)}"
-        js.files.take_offline(Offline(config, reason, newer.name, newer.reason))
+        js.files.take_offline(Offline(config, newer.of_stream, newer.name, newer.reason))
         js.held.hold(config)
     except Exception as error:
         if config.name in js.streams:

@@ -204,8 +204,9 @@ def _unsent_letters(consumer: Consumer, sender: LetterSender, first: int) -> Rea
         f'{waiting} for a dead letter in the stream "{name}", such as sequence {first:,}.'
         " Until then, they are not removed and not delivered again."
     )
-    if sender.refused:
-        seq, refusal = next(iter(sender.refused.items()))
+    refused = sender.queue.first_refusal()
+    if refused is not None:
+        seq, refusal = refused
         data |= {"refused_seq": seq, "refusal": refusal}
         text += f" The letter of sequence {seq:,} is refused: {refusal}. It is tried again within 30 seconds."
     return Reason(Kind.DEAD_LETTERS, text, data, stops=False)

@@ -37,9 +37,7 @@ def why_stream(js: JetStream, stream: Stream) -> list[Reason]:
 def why_away(js: JetStream, name: str) -> list[Reason]:
     """Return the reasons why a stream is not open on this server; empty if this server does not know the stream."""
     if name in js.offline:
-        text = (
-            f"It is offline: {js.offline[name].reason}. It opens on a server of the version that created it."
-        )
+        text = f"It is offline: {js.offline[name].cause}. It opens on a server of the version that stored it."
         return [Reason(Kind.OFFLINE, text)]
     from pyjs.store.format.layout import file_name  # imported lazily, since it imports the file store
 

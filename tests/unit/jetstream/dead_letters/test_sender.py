@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 from tests.unit.jetstream.consumerfixture import ConsumerFixture
 from tests.unit.jetstream.deadfixture import PREFIX_KEY, STREAM_KEY, Dead
 
+from pyjs.core.sink import Request
 from pyjs.models import parse_advisory
 from pyjs.models.advisories import DeadLetterRefused
 
@@ -71,6 +73,22 @@ def test_with_ack_policy_all_a_term_acknowledges_what_is_before_it() -> None:
     assert js.info()["num_ack_pending"] == 1
     js.ack(got[2])
     assert js.position() == ((3, 3), (3, 3))
+
+
+@pytest.mark.parametrize("answer", [b"+TERM", b"-NAK"])
+def test_with_ack_policy_all_messages_with_letters_are_removed_before_the_floor_passes_them(
+    answer: bytes,
+) -> None:
+    js = Dead(retention="interest")
+    js.consumer(max_deliver=1, ack_policy="all")
+    js.fill(3)
+    got = js.pull(batch=3)
+    js.ack(got[0] if answer == b"+TERM" else got[1], answer)
+    js.pull(batch=1, no_wait=True)
+    assert len(js.letters()) == 1
+    assert js.state("S")["messages"] == 2
+    js.ack(got[2])
+    assert js.state("S")["messages"] == 0
 
 
 def test_push_ephemeral_and_prioritised_consumers_have_letters() -> None:
@@ -205,6 +223,34 @@ def test_many_letters_that_are_too_large_do_not_hold_up_others() -> None:
     js.reconfigure("D", max_msg_size=-1)
     js.advance(seconds=31)
     assert len(js.letters()) == 131
+
+
+def test_letters_that_stay_too_large_do_not_hold_up_others_that_were_refused() -> None:
+    js = Dead({"max_msgs": 1, "discard": "new"})
+    js.consumer(max_deliver=1, ack_wait=NS)
+    for _ in range(65):
+        js.publish("s.a", bytes(600))
+    js.fill(2)
+    js.pull(batch=67)
+    js.advance(seconds=5)
+    assert (len(js.letters()), len(js.given_up())) == (1, 66)
+    js.reconfigure("D", max_msgs=-1, max_msg_size=600)
+    js.advance(seconds=91)
+    assert [payload for _, payload in js.letters()][1:] == [b"m1", b"m2"]
+
+
+def test_a_change_of_the_stream_is_noticed_and_otherwise_not_examined_again() -> None:
+    js = Dead()
+    js.consumer(max_deliver=2)
+    js.fill(3)
+    first, second, third = js.pull(batch=3)
+    js.ack(first, b"+TERM")
+    js.reconfigure("D", max_msg_size=5000)
+    js.ack(second, b"+TERM")
+    js.reconfigure("D", subjects=["other"])
+    js.ack(third, b"+TERM")
+    assert len(js.letters()) == 2
+    assert "no subject that covers" in js.why()["refusal"]
 
 
 def test_a_full_stream_is_not_asked_for_each_of_many_letters() -> None:
@@ -378,3 +424,57 @@ def test_a_letter_of_an_earlier_stream_or_consumer_of_the_same_name_does_not_cou
         js.advance(seconds=1)
         js.add("S", subjects=["s.>"], metadata={STREAM_KEY: "D"})
     assert js.letters() == [("$DLQ.S.c.1.s.a", b"m1")] * 3
+
+
+def test_a_letter_is_not_stored_again_while_it_cannot_be_read_whether_it_is_there() -> None:
+    # given: answers of a server that knows of a message with the letter's subject, which another one cannot find
+    js = Dead()
+    js.consumer(max_deliver=2)
+    js.fill(1)
+    last_seq = answering(js, "wrong last sequence: 7")
+    # when
+    js.ack(js.pull(batch=1)[0], b"+TERM")
+    js.advance(milliseconds=900)
+    # then
+    assert last_seq == [0]
+    assert "no message found" in js.why()["refusal"]
+
+
+def test_other_messages_with_the_subject_of_a_letter_do_not_keep_the_sender_busy() -> None:
+    js = Dead()
+    js.consumer(max_deliver=2)
+    js.fill(1)
+    for _ in range(9):
+        js.publish("$DLQ.S.c.1.s.a", b"not a letter")
+    last_seq = answering(js, *(f"wrong last sequence: {seq}" for seq in range(1, 10)))
+    js.ack(js.pull(batch=1)[0], b"+TERM")
+    js.advance(milliseconds=900)
+    assert last_seq == list(range(8))
+    assert "not this letter" in js.why()["refusal"]
+
+
+def test_a_removal_of_the_message_that_was_found_is_no_endless_retry() -> None:
+    js = Dead()
+    js.consumer(max_deliver=2)
+    js.fill(1)
+    js.publish("$DLQ.S.c.1.s.a", b"not a letter")
+    last_seq = answering(js, "wrong last sequence: 1", "wrong last sequence: 1")
+    js.ack(js.pull(batch=1)[0], b"+TERM")
+    js.advance(milliseconds=900)
+    assert last_seq == [0, 1]
+    assert "removed meanwhile" in js.why()["refusal"]
+
+
+def answering(js: Dead, *refusals: str) -> list[int]:
+    """Let a client answer letters in place of the stream; return the list of the last sequences that they expect."""
+    js.engine.account.unsubscribe(js.engine.subscriptions["D"]["$DLQ.S.>"])
+    left, expected = list(refusals), []
+
+    def answer(request: Request) -> None:
+        block = request.headers.decode()
+        expected.append(int(block.partition("Nats-Expected-Last-Subject-Sequence: ")[2].partition("\r")[0]))
+        error = {"code": 400, "err_code": 10071, "description": left.pop(0)}
+        js.engine.account.send(request.reply, json.dumps({"error": error}).encode())
+
+    js.engine.account.subscribe_handler(b"$DLQ.>", answer)
+    return expected

@@ -150,8 +150,10 @@ def decode(bytes delta) -> Iterator[tuple[int, ...]]:
     while at < end:
         change = delta[at]
         at += 1
-        if not 1 <= change <= ACKED_PENDING:
-            raise UnknownChange(f"consumer state: unknown change {change} at {at - 1}")
+        if change == 0:
+            raise ValueError(f"consumer state: change 0 at {at - 1}, which no version writes")
+        if change > ACKED_PENDING:
+            raise UnknownChange(f"it has a change of kind {change}, and this one reads 1 to {<int> ACKED_PENDING}")
         values = [change]
         for _ in range(NUMBERS[<int> change]):
             value, at = _number(delta, at)

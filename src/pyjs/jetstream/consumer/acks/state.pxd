@@ -13,6 +13,7 @@ cdef class AckState:
     cdef readonly StateLog changes          # changes since the state was last written
     cdef readonly dict exhausted  # seq -> number of deliveries; of deliveries that reached max_deliver without an ack
     cdef readonly dict terms    # seq -> reason (bytes); of those in `exhausted` that a client terminated
+    cdef public object unsent   # deque of sequences added to `exhausted`; None: there is no sender of letters
     cdef uint32_t n_exhausted               # len(exhausted)
     cdef readonly uint64_t delivered_seq, delivered_cseq
     cdef readonly uint64_t floor_seq, floor_cseq    # the ack floor, as reports show it

@@ -1,3 +1,4 @@
+from collections import deque
 from collections.abc import Mapping
 from typing import final
 
@@ -10,6 +11,7 @@ class AckState:
     changes: StateLog
     exhausted: dict[int, int]
     terms: dict[int, bytes]
+    unsent: deque[int] | None
     delivered_seq: int
     delivered_cseq: int
     floor_seq: int

@@ -34,6 +34,8 @@ cdef class AckState:
         """Forget every delivery, and begin again at `seq`; the caller must write a snapshot."""
         self.pending.clear()
         self.set_exhausted({})
+        if self.unsent is not None:
+            self.unsent.clear()
         self.begin(seq)
         self.delivered_cseq = self.floor_cseq = 0
 
@@ -80,6 +82,8 @@ cdef class AckState:
         self.pending.remove(i)
         self.exhausted[seq] = count
         self.n_exhausted = <uint32_t> len(self.exhausted)
+        if self.unsent is not None:
+            self.unsent.append(seq)
         return count
 
     def requeue_all(self) -> None:

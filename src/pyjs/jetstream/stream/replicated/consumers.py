@@ -14,7 +14,8 @@ place in the stream: its filters decide which messages an interest stream stores
 The leader proposes the removal of acknowledged messages from an interest or workqueue stream after the acks. So a
 committed removal implies that its acks are committed, and every replica removes the same messages.
 
-A new leader opens each consumer with its committed state:
+A new leader opens each consumer with its committed state. If a newer server has committed changes that this one does
+not know, the consumer is offline, and its messages stay, until a server that knows them leads. Otherwise:
 
 - No message is skipped: if its delivery was not committed, it is delivered as if for the first time; if its ack
   was not committed, it is still pending.
@@ -101,6 +102,7 @@ class CommittedConsumer(StreamConsumer):
         self.created_ns = created_ns
         self.state = state
         self.changes = bytearray()  # changes since `state`
+        self.problem = ""  # why this server, the leader, cannot open it
         self.configure(config)
         super().__init__(name, self.filters)
 
@@ -121,8 +123,11 @@ class Opener(Protocol):
     def prepare_steps(self, consumer: CommittedConsumer) -> Generator[None, None, None]:
         """Do the long part of opening a consumer, in steps."""
 
-    def open(self, consumer: CommittedConsumer) -> StreamConsumer:
-        """Return the open consumer with the committed state; it is added to the stream and started."""
+    def open(self, consumer: CommittedConsumer) -> StreamConsumer | None:
+        """Return the open consumer with the committed state; it is added to the stream and started.
+
+        Return None if a newer server has committed that state; nothing is changed.
+        """
 
     def configure(self, consumer: StreamConsumer, config: ConsumerConfig) -> None:
         """Apply a changed configuration to an open consumer."""
@@ -240,7 +245,11 @@ class ReplicatedConsumers:
         """Open a consumer, if this replica is still the leader and the consumer is not open."""
         if self.opener is not None and self._may_open(consumer):
             self._stream.remove_consumer(consumer.name, for_good=False)
-            self.open[consumer.name] = self.opener.open(consumer)
+            opened = self.opener.open(consumer)
+            if opened is None:
+                self._stream.add_consumer(consumer)  # its messages stay
+            else:
+                self.open[consumer.name] = opened
 
     def close_one(self, name: str, reason: str) -> CommittedConsumer:
         """Stop an open consumer without storing its last changes; its committed state replaces it."""

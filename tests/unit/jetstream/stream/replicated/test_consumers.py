@@ -7,6 +7,7 @@ from tests.unit.jetstream.stream.replicated.consuming import Consuming
 
 from pyjs.base.errors import PyjsError
 from pyjs.jetstream.consumer import record
+from pyjs.jetstream.stream.replicated.consumers import CommittedConsumer
 from pyjs.jetstream.stream.replicated.payload import items_of
 
 S = 1_000_000_000
@@ -390,3 +391,43 @@ def test_a_dump_is_restored_elsewhere() -> None:
     assert member.stream.listing == ["c"]
     with pytest.raises(ValueError, match="version 9"):
         member.replica.consumers.load(b"\x93\x09\x00\x90")
+
+
+def test_changes_of_a_newer_server_make_a_consumer_offline_until_such_a_server_leads() -> None:
+    # given: the first member has committed a change that the others do not know
+    js = Consuming(retention="interest")
+    js.consumer()
+    js.publish(2)
+    (message,) = js.pull(batch=1)
+    js.ack(message)
+    js.settle()
+    committed = [member.replica.consumers.committed["c"] for member in js.group.members]
+    known = bytes(committed[0].changes)
+    for each in committed:
+        each.changes += b"\x0c\x01"
+    # when
+    js.fail_over(1)
+    # then
+    assert isinstance(js.leader.stream.consumers["c"], CommittedConsumer)
+    refusal = (
+        "consumer is offline: its state was written by a newer version of pyjs-server:"
+        " it has a change of kind 12, and this one reads 1 to 11"
+    )
+    create = {"stream_name": "S", "config": {"durable_name": "c", "ack_policy": "explicit"}}
+    for endpoint, body in (
+        ("CONSUMER.INFO.S.c", b""),
+        ("CONSUMER.CREATE.S.c", create),
+        ("CONSUMER.RESET.S.c", b""),
+        ("CONSUMER.DELETE.S.c", b""),
+        ("PYJS.WHY.S.c", b""),
+    ):
+        error = js.api(endpoint, body)["error"]
+        assert (error["err_code"], error["description"]) == (10195, refusal)
+    js.publish(1)
+    assert js.leader.stream.store.msgs == 2
+    js.same()
+    # and when a server leads that knows the change
+    for each in committed:
+        each.changes[:] = known
+    js.fail_over(2)
+    assert [each.seq for each in js.pull(batch=9)] == [2, 3]

@@ -1,0 +1,100 @@
+"""The letters of one consumer that wait, in the order in which they are sent.
+
+Letters that were never refused come first, in the order in which their messages were given up. Refused ones are sent
+again once in each attempt, the one that was not sent for the longest time first. Each operation is O(1) a letter.
+
+Messages are acknowledged and removed meanwhile, and the queue is not told. So a sequence that is no longer given up
+is stale, and is skipped when it comes up. Invariant: each sequence in `AckState.exhausted` is in `_unsent`,
+`_refused` or `_taken`.
+
+Knows nothing of streams and answers.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from itertools import islice
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyjs.jetstream.consumer.acks.state import AckState
+
+STALE_STEP = 4096  # stale sequences skipped in one step: about half a millisecond
+
+
+class LetterQueue:
+    """The sequences of the messages that wait for their letters."""
+
+    def __init__(self, acks: AckState) -> None:
+        self._acks = acks
+        self.begin()
+
+    def begin(self) -> None:
+        """Let all letters count as never refused."""
+        self._unsent = self._acks.unsent = deque(self._acks.exhausted)  # AckState appends what is given up
+        self._refused: OrderedDict[int, str] = OrderedDict()  # why, by sequence; sent again in this order
+        self._again = 0  # how many of them this attempt has not sent
+        self._taken: dict[int, None] = {}  # by the last `take`, and not refused since
+
+    def has_more(self) -> bool:
+        """Return whether this attempt has letters to send."""
+        return bool(self._unsent or self._again)
+
+    def begin_attempt(self) -> None:
+        """Let the letters that were refused be sent again."""
+        exhausted = self._acks.exhausted
+        if len(self._unsent) + len(self._refused) > 2 * len(exhausted) + STALE_STEP:
+            self._unsent = self._acks.unsent = deque(seq for seq in self._unsent if seq in exhausted)
+            self._refused = OrderedDict(each for each in self._refused.items() if each[0] in exhausted)
+        self._again = len(self._refused)
+
+    def take(self, count: int) -> list[int] | None:
+        """Return the next letters of this attempt, at most `count`; None if only stale ones came up so far.
+
+        Those that are then neither refused nor acknowledged are returned again by the next call.
+        """
+        self._return_taken()
+        take = self._next_unsent if self._unsent else self._next_refused
+        seqs: list[int] = []
+        skipped = 0
+        while len(seqs) < count and skipped < STALE_STEP and (seq := take()):
+            if seq in self._acks.exhausted:
+                seqs.append(seq)
+            else:
+                skipped += 1
+        self._taken = dict.fromkeys(seqs)
+        return None if skipped and not seqs else seqs
+
+    def refuse(self, seq: int, problem: str) -> None:
+        """Let a letter wait for the next attempt."""
+        self._taken.pop(seq, None)
+        self._refused[seq] = problem
+
+    def first_refusal(self) -> tuple[int, str] | None:
+        """Return the sequence of a letter that is refused, and the reason; None if none is."""
+        exhausted, first = self._acks.exhausted, islice(self._refused.items(), STALE_STEP)
+        return next((each for each in first if each[0] in exhausted), None)
+
+    def _return_taken(self) -> None:
+        for seq in reversed(self._taken):
+            if seq not in self._acks.exhausted:
+                self._refused.pop(seq, None)
+            elif seq in self._refused:
+                self._refused.move_to_end(seq, last=False)
+                self._again += 1
+            else:
+                self._unsent.appendleft(seq)
+
+    def _next_unsent(self) -> int:
+        return self._unsent.popleft() if self._unsent else 0
+
+    def _next_refused(self) -> int:
+        if not self._again:
+            return 0
+        self._again -= 1
+        seq = next(iter(self._refused))
+        if seq in self._acks.exhausted:
+            self._refused.move_to_end(seq)  # its reason stays until there is an answer
+        else:
+            del self._refused[seq]
+        return seq
