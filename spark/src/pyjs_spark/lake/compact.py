@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyjs_spark.decode.schema import spark_type
 from pyjs_spark.errors import OptionError, SparkError, StreamMissing
-from pyjs_spark.lake import archive, frames
+from pyjs_spark.lake import archive
 from pyjs_spark.lake.archive import quoted
 from pyjs_spark.lake.files import file_system, uri, write_text
 from pyjs_spark.lake.jobs import ROWS_PER_FILE, STREAM, Job, JobKind, Key, Outcome, Session
@@ -310,6 +310,8 @@ def _folder(root: str, stream: str) -> Path:
 
 
 def _snapshot(spark: SparkSession, job: Job, state: StreamState) -> LatestSnapshot:
+    from pyjs_spark.lake import frames  # imported lazily: needs pyspark
+
     folder, headers = _folder(str(job["target"]), state.name), job.options.include_headers
     kept = archive.columns(headers)
     schema = ", ".join(f"{name} {spark_type(name, headers)}" for name in ("stream", *kept))
