@@ -15,7 +15,6 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -29,9 +28,8 @@ from pyjs_spark.errors import DataLoss, OptionError, ProtocolError
 from pyjs_spark.nats.client import Client
 from pyjs_spark.read import pull
 from pyjs_spark.read.latest import read_latest
-from pyjs_spark.read.ranges import BATCH_SIZE_MAX, ReadRange
+from pyjs_spark.read.ranges import BATCH_SIZE_MAX, LOG, ReadRange
 
-LOG = logging.getLogger("pyjs_spark")
 TYPES = {
     "bucket": "string",
     "name": "string",

@@ -168,7 +168,7 @@ def _limits(found: Replay, planned: Plan) -> Limits:
         raise OptionError(f"target={found.target}: the stream takes no messages itself; name one that does")
     last = delivery.SinkPart(found.id, planned.ledger.batch + len(planned.batches), 0, "")
     framing = delivery.framing_of(found.options, last, b"")
-    own = delivery.own_size(found.options, framing, RowPlan(data=2, subject=0, headers=1, msg_id=3))
+    own = delivery.own_size(framing, RowPlan(data=2, subject=0, headers=1, msg_id=3))
     return Limits(subjects, size_max(client.info) - own, HEADERS_MAX - own)
 
 
