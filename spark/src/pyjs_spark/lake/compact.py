@@ -136,22 +136,17 @@ def _ranges(folder: Path) -> Iterator[tuple[int, int, str]]:
 
 def _runs(
     there: list[tuple[int, int, str]], none: list[tuple[int, int]], rows_per_file: int
-) -> Iterator[list[tuple[int, int, str]]]:
-    """Yield runs of two or more adjacent files that no multiple of `rows_per_file` separates."""
-    run: list[tuple[int, int, str]] = []
+) -> list[list[tuple[int, int, str]]]:
+    """Return runs of two or more adjacent files that no multiple of `rows_per_file` separates."""
+    runs: list[list[tuple[int, int, str]]] = [[]]
     for each in there:
-        if (
-            run
-            and _end(run[-1][1], none, each[0]) >= each[0]
-            and _is_block(run[0][0], each[1], rows_per_file)
-        ):
+        low, high, _ = each
+        run = runs[-1]
+        if run and _end(run[-1][1], none, low) >= low and _is_block(run[0][0], high, rows_per_file):
             run.append(each)
-            continue
-        if len(run) > 1:
-            yield run
-        run = [each]
-    if len(run) > 1:
-        yield run
+        else:
+            runs.append([each])
+    return [run for run in runs if len(run) > 1]
 
 
 def _end(at: int, none: list[tuple[int, int]], limit: int) -> int:
