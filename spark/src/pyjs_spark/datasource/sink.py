@@ -15,8 +15,8 @@ import logging
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import astuple, replace
-from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
@@ -28,9 +28,6 @@ from pyjs_spark.write.columns import RowPlan, plan_rows
 from pyjs_spark.write.delivery import Delivered, SinkPart, begin
 from pyjs_spark.write.marker import Progress, new_attempt
 from pyjs_spark.write.publish import patiently
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 LOG = logging.getLogger("pyjs_spark")
 QUERY_ID = "sql.streaming.queryId"

@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, MutableMapping
-from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
 
 from pyjs_spark.datasource.source import JetStreamSource
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyspark.sql.types import StructType
 
 PIECES_PER_S = 10
 

@@ -20,11 +20,9 @@ from pyjs_spark.lake.archive_job import table
 from pyjs_spark.lake.jobs import Job, JobKind, Outcome, Session
 from pyjs_spark.lake.replay import ledger as replay_ledger
 from pyjs_spark.lake.replay import pipeline as replay
-from pyjs_spark.lake.replay import rows as replay_rows
 from pyjs_spark.lake.replay import source as replay_source
 from pyjs_spark.lake.replay.ledger import BEGUN, DONE, Ledger
-from pyjs_spark.lake.replay.pipeline import Batch, Replay
-from pyjs_spark.lake.replay.rows import Limits
+from pyjs_spark.lake.replay.pipeline import Batch, Limits, Replay
 from pyjs_spark.lake.tables.parquet import rows_in
 from pyjs_spark.nats.client import connected
 from pyjs_spark.options.values import SEQ_MAX
@@ -117,9 +115,10 @@ def run(
         OptionError, RowRefused: a message of the archive cannot be written; raised before the first write.
         ReplayDiffers, WriterReplaced, PublishFailed: see pyjs_spark.errors; the sink (write/) raises them.
     """
-    replay_rows.check(spark, found, _limits(found, planned), [each for each in planned.batches if each.files])
-    from pyjs_spark.lake.replay.paced import ReplaySource  # imported lazily: needs pyspark
+    from pyjs_spark.lake.replay import rows  # imported lazily: these need pyspark
+    from pyjs_spark.lake.replay.paced import ReplaySource
 
+    rows.check(spark, found, _limits(found, planned), [each for each in planned.batches if each.files])
     activate(spark)
     spark.dataSource.register(ReplaySource)
     _progress(found).keys.make_bucket(1)
@@ -135,9 +134,11 @@ def run(
 
 
 def _write(spark: SparkSession, found: Replay, batch: Batch, number: int) -> Replayed:
+    from pyjs_spark.lake.replay.rows import messages
+
     if not batch.files:
         return Replayed(batch.low, batch.high, 0)
-    rows = replay_rows.messages(spark, found, [batch]).coalesce(1).sortWithinPartitions("seq")
+    rows = messages(spark, found, [batch]).coalesce(1).sortWithinPartitions("seq")
     options = {**found.given, "stream": found.target, "sinkId": found.id}
     options["batch"] = str(number)
     if found.rate is not None:
