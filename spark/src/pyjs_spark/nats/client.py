@@ -111,11 +111,6 @@ class Client:
         )
 
     @property
-    def received(self) -> int:
-        """The number of bytes received over this connection."""
-        return self._stream.received
-
-    @property
     def begun(self) -> int:
         """The number of bytes of an incomplete frame that have been received."""
         return self._stream.end - self._stream.start
