@@ -139,6 +139,11 @@ def read(source: MakeSource) -> Read:
 # -- batches --------------------------------------------------------------------------------------------------------
 
 
+def test_keys_are_chosen_by_subjects_of_every_bucket() -> None:
+    assert kv.filters(()) == ("$KV.*.>",)
+    assert kv.filters(("a.*", "b")) == ("$KV.*.a.*", "$KV.*.b")
+
+
 def test_a_batch_has_the_latest_value_of_each_key(read: Read, bucket: Bucket) -> None:
     bucket.create()
     bucket.put_all([("a", b"1"), ("b.c", b"2"), ("a", b"3"), ("d", b"")])

@@ -114,6 +114,11 @@ def read(server: ServerProcess, store: Store) -> Read:
     return run
 
 
+def test_objects_have_subjects_of_their_encoded_names() -> None:
+    assert objects.filters(()) == ("$O.*.M.>",)
+    assert objects.filters(("a b",)) == ("$O.*.M.YSBi",)
+
+
 def test_each_object_is_a_row(read: Read, store: Store) -> None:
     store.create()
     store.put(

@@ -5,8 +5,6 @@ from __future__ import annotations
 import pytest
 
 from pyjs_spark.errors import OptionError
-from pyjs_spark.kv import entries as kv
-from pyjs_spark.kv import objects
 from pyjs_spark.options.reading import check_batch, check_stream, parse_options
 from pyjs_spark.options.tables import OWN
 from pyjs_spark.options.values import Position
@@ -88,10 +86,3 @@ def test_a_history_has_a_beginning_and_an_end() -> None:
     }
 
     check_batch(parse_options(given))
-
-
-def test_subjects_of_keys_and_objects() -> None:
-    assert kv.filters(()) == ("$KV.*.>",)
-    assert kv.filters(("a.*", "b")) == ("$KV.*.a.*", "$KV.*.b")
-    assert objects.filters(()) == ("$O.*.M.>",)
-    assert objects.filters(("a b",)) == ("$O.*.M.YSBi",)

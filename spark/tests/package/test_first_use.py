@@ -80,7 +80,7 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def first_use(python: Path, server: ServerProcess, stream: str, folder: Path, remote: str) -> dict[str, Any]:
     """Run first_use.py with the environment's Python."""
     said = {"servers": f"nats://127.0.0.1:{server.port}", "stream": stream, "remote": remote}
-    printed = run(python, ROOT / "spark" / "tests" / "first_use.py", json.dumps(said), cwd=folder)
+    printed = run(python, ROOT / "spark" / "tests" / "support" / "first_use.py", json.dumps(said), cwd=folder)
     return dict(json.loads(printed.splitlines()[-1]))
 
 

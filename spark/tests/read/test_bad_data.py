@@ -15,12 +15,12 @@ from pyjs_spark.decode.wire import Decoder
 from pyjs_spark.errors import ConnectionLost, ProtocolError, SparkError
 from pyjs_spark.lake.replay.source import _below
 from pyjs_spark.nats.client import LINE_MAX, Reply
-from pyjs_spark.nats.stored import stored
 from pyjs_spark.read import plan
 
 arrow_or_skip()
 
 from pyjs_spark.kv.objects import described, encoded
+from pyjs_spark.read.direct import stored
 from pyjs_spark.read.pull import PullRead
 from pyjs_spark_fast import wire as fast_wire
 

@@ -29,17 +29,11 @@ INSTALL = "pip install pyjs-spark"
 CONNECT = "sc://"  # prefix of the address of a Spark Connect server
 
 
-def local_settings(cores: int) -> dict[str, str]:
-    """Return the settings for a Spark on one machine."""
-    return {
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.host": "127.0.0.1",
-        "spark.sql.shuffle.partitions": str(cores),
-        "spark.ui.enabled": "false",
-        **EVERYWHERE,
-    }
-
-
+LOCAL = {  # for a Spark on one machine
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.ui.enabled": "false",
+}
 EVERYWHERE = {
     "spark.speculation": "false",  # a second attempt at the same range would be wasted work
     "spark.sql.python.filterPushdown.enabled": "true",  # for option pushdown
@@ -102,15 +96,15 @@ def make(app_name: str, master: str, conf: Mapping[str, object]) -> SparkSession
     from pyspark.sql import SparkSession
 
     is_submitted = SUBMITTED in os.environ
-    is_local = master.startswith("local") and not is_submitted
-    if is_local:
+    settings: dict[str, object] = dict(EVERYWHERE)
+    if master.startswith("local") and not is_submitted:
         # Workers must run the Python of this process, which has pyarrow and this package.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    settings = {**(local_settings(cores_of(master)) if is_local else EVERYWHERE), **conf}
+        settings |= {**LOCAL, "spark.sql.shuffle.partitions": str(cores_of(master))}
     builder = SparkSession.builder.appName(app_name)
     if not is_submitted:
         builder = builder.master(master)
-    for name, value in settings.items():
+    for name, value in {**settings, **conf}.items():
         builder = builder.config(name, _text(value))
     return builder.getOrCreate()
 

@@ -12,11 +12,11 @@ pitfalls has a test in spark/tests/datasource/test_sink.py.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import astuple, replace
-from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
@@ -28,9 +28,6 @@ from pyjs_spark.write.columns import RowPlan, plan_rows
 from pyjs_spark.write.delivery import Delivered, SinkPart, begin
 from pyjs_spark.write.marker import Progress, new_attempt
 from pyjs_spark.write.publish import patiently
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 LOG = logging.getLogger("pyjs_spark")
 QUERY_ID = "sql.streaming.queryId"
@@ -100,13 +97,15 @@ class JetStreamWriter(DataSourceArrowWriter):
         and abort remove them.
         """
         self.batch: int | None = None  # number of the batch, if the caller knows it
+        # Called with the rows of a partition; yields them at a limited rate, if the caller sets one.
+        self.pace: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]] = iter
         self._writing = PartitionWriter(options, plan)
         self._is_unnamed = is_unnamed
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write one partition, in a worker. In foreachBatch, a sink with an id gets the number of the batch."""
         batch = int(_property(BATCH_ID) or 0) if self.batch is None else self.batch
-        return self._writing.write(iterator, self._writing.options.sink_id, batch, _partition())
+        return self._writing.write(self.pace(iterator), self._writing.options.sink_id, batch, _partition())
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Handle the end of all partitions."""

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 
 from pyjs_spark.datasource.readers import JetStreamReader, JetStreamStreamReader, RangeReader
@@ -28,9 +28,6 @@ from pyjs_spark.read.lookup import api_of
 from pyjs_spark.read.plan import Span, StreamState
 from pyjs_spark.read.planner import Planner
 from pyjs_spark.read.ranges import ReadRange, range_of
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 def ddl(options: Options) -> str:

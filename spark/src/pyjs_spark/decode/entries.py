@@ -175,7 +175,10 @@ class Decoder:
         before = np.concatenate((np.array([self.last_seq], np.uint64), seqs[:-1]))
         good = (seqs < self._high) & (seqs > before)
         good &= (found["flags"] & (MESSAGE | ERASED)) == MESSAGE
-        return self._cut(good, WRONG)
+        count = _leading(good)
+        if count < len(good):
+            self.state = WRONG
+        return count
 
     def _fitting(self, found: Any, count: int) -> int:
         """Return how many of the first `count` entries fit in the batch."""
@@ -186,12 +189,6 @@ class Decoder:
         if fit < count:
             self.state, count = FULL, fit
         return count
-
-    def _cut(self, good: Any, state: int) -> int:
-        if good.all():
-            return len(good)
-        self.state = state
-        return int(np.argmin(good))
 
     def _plain(self, found: Any) -> None:
         """Add the cells of columns that entries contain."""
@@ -238,6 +235,11 @@ class Decoder:
         return begins, values
 
 
+def _leading(good: Any) -> int:
+    """Return how many of the first elements are true."""
+    return len(good) if good.all() else int(np.argmin(good))
+
+
 def _sound(found: Any, at: Any, size: int, check: int) -> int:
     """Return how many of the first records follow each other without gaps and end within `size` bytes."""
     fixed = RECORD_SIZE_MIN + np.where(found["flags"] & EXTENDED, 16, 0)
@@ -245,7 +247,7 @@ def _sound(found: Any, at: Any, size: int, check: int) -> int:
     least = CHECKSUM_SIZE if check == CHAINED else 0
     good = (at >= np.concatenate(([least], ends[:-1]))) & (ends <= size)
     good &= found["header_len"] <= found["size"]
-    return len(good) if good.all() else int(np.argmin(good))
+    return _leading(good)
 
 
 def _checked(view: memoryview, found: Any, at: Any, count: int, check: int) -> int:

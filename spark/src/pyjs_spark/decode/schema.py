@@ -65,14 +65,10 @@ class Projection:
     nullable: tuple[bool, ...]
 
 
-def default_columns(headers: str) -> tuple[str, ...]:
-    """Return the columns of a read if the user gave no schema."""
-    return tuple(name for name in DEFAULT_COLUMNS if name != "headers" or headers != "false")
-
-
 def spark_ddl(headers: str) -> str:
     """Return the schema of a read if the user gave none."""
-    return ", ".join(f"{name} {spark_type(name, headers)}" for name in default_columns(headers))
+    names = (name for name in DEFAULT_COLUMNS if name != "headers" or headers != "false")
+    return ", ".join(f"{name} {spark_type(name, headers)}" for name in names)
 
 
 def spark_type(column: str, headers: str) -> str:

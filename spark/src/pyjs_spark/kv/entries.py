@@ -14,12 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from pyjs_spark.decode.schema import Projection, typed_schema
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 TYPES = {
     "bucket": "string",
@@ -81,9 +80,6 @@ class Entries:
                 yield made
 
     def _rows(self, bucket: str, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
         done = operations(batch) if "headers" in batch.schema.names else None
         if done is not None and not self.has_deletes:
             is_put = pc.equal(done, "PUT")
@@ -93,9 +89,6 @@ class Entries:
 
 
 def _array(name: str, bucket: str, batch: pa.RecordBatch, done: pa.Array | None) -> pa.Array:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     if name == "bucket":
         return pa.repeat(pa.scalar(bucket, pa.string()), batch.num_rows)
     if name == "operation":
@@ -110,9 +103,6 @@ def _array(name: str, bucket: str, batch: pa.RecordBatch, done: pa.Array | None)
 
 def operations(batch: pa.RecordBatch) -> pa.Array:
     """Return PUT, DEL or PURGE for each row of messages with headers as maps."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     headers = batch.column("headers")
     if headers.null_count == len(headers):
         return pa.repeat(pa.scalar("PUT"), len(headers))
@@ -124,15 +114,9 @@ def operations(batch: pa.RecordBatch) -> pa.Array:
 
 def header(headers: pa.Array, name: str) -> pa.Array:
     """Return the first value of a header for each row of maps, or null for a row without this header."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     lists = pc.map_lookup(headers, pa.scalar(name), "first")
     return pc.utf8_trim_whitespace(pc.list_element(lists, 0))
 
 
 def _is_in(values: pa.Array, wanted: tuple[str, ...]) -> pa.Array:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     return pc.is_in(values, value_set=pa.array(wanted))

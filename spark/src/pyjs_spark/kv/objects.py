@@ -15,23 +15,21 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pyarrow as pa
 
 from pyjs_spark import strict_json
 from pyjs_spark.decode.schema import Projection, typed_schema
 from pyjs_spark.decode.wire import SEQ_MAX
 from pyjs_spark.errors import DataLoss, OptionError, ProtocolError
-from pyjs_spark.read.ranges import BATCH_SIZE_MAX, ReadRange
+from pyjs_spark.nats.client import Client
+from pyjs_spark.read import pull
+from pyjs_spark.read.latest import read_latest
+from pyjs_spark.read.ranges import BATCH_SIZE_MAX, LOG, ReadRange
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from pyjs_spark.nats.client import Client
-
-LOG = logging.getLogger("pyjs_spark")
 TYPES = {
     "bucket": "string",
     "name": "string",
@@ -109,8 +107,6 @@ class Listing:
                 yield row
 
     def _batch(self, rows: list[dict[str, Any]], schema: pa.Schema) -> pa.RecordBatch:
-        import pyarrow as pa
-
         arrays = [
             pa.array([row.get(name) for row in rows], field.type)
             for name, field in zip(self.projection.columns, schema, strict=True)
@@ -202,9 +198,6 @@ class ObjectContents:
 
     def _read(self, row: Mapping[str, Any]) -> tuple[str, bytes]:
         """Return a description of the fault of the object's chunks ("" if they have none), and its content."""
-        # imported lazily: needs pyarrow, which a check of options does not need
-        from pyjs_spark.read import pull
-
         chunks = replace(
             self.what,
             low=1,
@@ -230,8 +223,6 @@ class ObjectContents:
 
     def _again(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """Return the current metadata of an object."""
-        from pyjs_spark.read.latest import read_latest
-
         what = replace(self.what, subjects=filters((row["name"],)), columns=Listing.columns)
         for batch in read_latest(self.client, what):
             for message in batch.to_pylist():

@@ -11,8 +11,7 @@ from pyjs_spark.exits import LOST
 from pyjs_spark.lake import archive, lakes
 from pyjs_spark.lake.archive import ArchiveProgress, Written, planned, progress
 from pyjs_spark.lake.jobs import ROWS_PER_FILE, STREAM, Job, JobKind, Key, Outcome, Session
-from pyjs_spark.lake.tables.iceberg import check_own_catalog
-from pyjs_spark.lake.tables.table import FORMATS, Lake
+from pyjs_spark.lake.tables.table import FORMATS, Lake, check_own_catalog
 from pyjs_spark.options import uses
 from pyjs_spark.options import values as option_values
 from pyjs_spark.read.ranges import ReadRange

@@ -15,9 +15,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import InputPartition
+from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.types import StructType
 
 from pyjs_spark.datasource.readers import JetStreamStreamReader, RangeReader
 from pyjs_spark.decode.schema import Projection
@@ -30,11 +33,6 @@ from pyjs_spark.read.lookup import api_of
 from pyjs_spark.read.offsets import StreamOffset
 from pyjs_spark.read.planner import Planner
 from pyjs_spark.read.ranges import ReadRange
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming import StreamingQuery
-    from pyspark.sql.types import StructType
 
 NAME = "jetstream-archive"
 FILES_PER_BATCH = 64  # approximate; after a kill, a query that writes a table repeats at most one batch

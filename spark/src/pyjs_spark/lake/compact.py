@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyjs_spark.decode.schema import spark_type
 from pyjs_spark.errors import OptionError, SparkError, StreamMissing
-from pyjs_spark.lake import archive, frames
+from pyjs_spark.lake import archive
 from pyjs_spark.lake.archive import quoted
 from pyjs_spark.lake.files import file_system, uri, write_text
 from pyjs_spark.lake.jobs import ROWS_PER_FILE, STREAM, Job, JobKind, Key, Outcome, Session
@@ -136,22 +136,17 @@ def _ranges(folder: Path) -> Iterator[tuple[int, int, str]]:
 
 def _runs(
     there: list[tuple[int, int, str]], none: list[tuple[int, int]], rows_per_file: int
-) -> Iterator[list[tuple[int, int, str]]]:
-    """Yield runs of two or more adjacent files that no multiple of `rows_per_file` separates."""
-    run: list[tuple[int, int, str]] = []
+) -> list[list[tuple[int, int, str]]]:
+    """Return runs of two or more adjacent files that no multiple of `rows_per_file` separates."""
+    runs: list[list[tuple[int, int, str]]] = [[]]
     for each in there:
-        if (
-            run
-            and _end(run[-1][1], none, each[0]) >= each[0]
-            and _is_block(run[0][0], each[1], rows_per_file)
-        ):
+        low, high, _ = each
+        run = runs[-1]
+        if run and _end(run[-1][1], none, low) >= low and _is_block(run[0][0], high, rows_per_file):
             run.append(each)
-            continue
-        if len(run) > 1:
-            yield run
-        run = [each]
-    if len(run) > 1:
-        yield run
+        else:
+            runs.append([each])
+    return [run for run in runs if len(run) > 1]
 
 
 def _end(at: int, none: list[tuple[int, int]], limit: int) -> int:
@@ -310,6 +305,8 @@ def _folder(root: str, stream: str) -> Path:
 
 
 def _snapshot(spark: SparkSession, job: Job, state: StreamState) -> LatestSnapshot:
+    from pyjs_spark.lake import frames  # imported lazily: needs pyspark
+
     folder, headers = _folder(str(job["target"]), state.name), job.options.include_headers
     kept = archive.columns(headers)
     schema = ", ".join(f"{name} {spark_type(name, headers)}" for name in ("stream", *kept))

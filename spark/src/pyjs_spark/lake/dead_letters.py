@@ -19,7 +19,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pyjs_spark.errors import OptionError
-from pyjs_spark.lake import frames
 from pyjs_spark.lake.files import file_system, write_text
 from pyjs_spark.lake.jobs import STREAM, Job, JobKind, Key, Outcome, Session, explained
 from pyjs_spark.options import uses
@@ -42,14 +41,9 @@ SUBJECTS = "$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.> and $JS.EVENT.ADVISORY.
 
 def letters_of(spark: SparkSession, job: Job, advisories: DataFrame) -> DataFrame:
     """Return the dead letters named in advisories, with their messages."""
-    from pyspark.sql import functions as f
+    from pyjs_spark.lake import frames  # imported lazily: needs pyspark
 
-    ends = (
-        frames.dead_letters(advisories)
-        .groupBy("stream")
-        .agg(f.min("stream_seq").alias("low"), f.max("stream_seq").alias("last"))
-    )
-    there = _there(job, ends.collect())
+    there = _there(job, frames.letter_ends(advisories).collect())
     messages = job.read_range(spark, MESSAGES, there) if there else spark.createDataFrame([], MESSAGES)
     return frames.dead_letters(advisories, messages)
 
@@ -104,6 +98,8 @@ def _run(job: Job, session: Session) -> Outcome:
 
 
 def _said(letters: DataFrame, samples: int) -> dict[str, Any]:
+    from pyjs_spark.lake import frames
+
     counts = letters.selectExpr("count(*) AS letters", "count_if(NOT is_there) AS gone").first()
     assert counts is not None
     groups = frames.letter_groups(letters, samples).limit(GROUPS_MAX).collect()

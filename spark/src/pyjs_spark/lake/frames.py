@@ -1,7 +1,8 @@
 """Jobs on streams as functions from DataFrames to DataFrames; each function returns an ordinary lazy plan.
 
 The input is messages of `format("jetstream")`, from one or more streams, or messages of an archive. The
-functions use no SparkContext, so they also work over Spark Connect.
+functions use no SparkContext, so they also work over Spark Connect. This module needs pyspark; so commands import it
+only when they run.
 """
 
 from __future__ import annotations
@@ -10,14 +11,13 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as f
 
 from pyjs_spark import strict_json
 from pyjs_spark.errors import OptionError, SparkMissing
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyspark.sql import Column, DataFrame
 
 ADVISORY = "type string, stream string, consumer string, stream_seq bigint, deliveries bigint, reason string"
 # kind of a dead letter -> last token of the advisory's type
@@ -32,8 +32,6 @@ def latest(messages: DataFrame) -> DataFrame:
 
     `messages` has stream, seq and subject.
     """
-    from pyspark.sql import functions as f
-
     kept = f.max_by(f.struct(*messages.columns), "seq").alias("kept")
     return messages.groupBy("stream", "subject").agg(kept).select("kept.*")
 
@@ -43,9 +41,6 @@ def latest(messages: DataFrame) -> DataFrame:
 
 def gaps(messages: DataFrame) -> DataFrame:
     """Return the gaps in the sequences: stream and [low, high). Each stream is sorted by one task."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
     before = f.lag("seq").over(Window.partitionBy("stream").orderBy("seq"))
     pairs = messages.select("stream", (before + 1).alias("low"), f.col("seq").alias("high"))
     return pairs.where("low < high")
@@ -56,8 +51,6 @@ def duplicates(messages: DataFrame) -> DataFrame:
 
     `messages` has stream, seq and headers as a map.
     """
-    from pyspark.sql import functions as f
-
     msg_id = f.try_element_at("headers", f.lit("Nats-Msg-Id"))[0]
     found = messages.withColumn("msg_id", msg_id).where("msg_id IS NOT NULL").groupBy("stream", "msg_id")
     counted = found.agg(
@@ -71,9 +64,6 @@ def backwards(messages: DataFrame, column: str = "ts_ns") -> DataFrame:
 
     Storage times go back if the clock was set back. Event times (`column`) go back if events arrive out of order.
     """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
     earlier = Window.partitionBy("stream").orderBy("seq").rowsBetween(Window.unboundedPreceding, -1)
     back = f.max(column).over(earlier) - f.col(column)
     return messages.select("stream", "seq", back.alias("back_ns")).where("back_ns > 0")
@@ -85,8 +75,6 @@ def event_times(messages: DataFrame, where: str) -> DataFrame:
     A time is a text in RFC 3339, or a number of s, ms, us or ns since 1970; the unit is derived from the size
     of the number. For any other value, event_ns is null.
     """
-    from pyspark.sql import functions as f
-
     kind, _, name = where.partition(":")
     if kind == "header":
         text = f.try_element_at("headers", f.lit(name))[0]
@@ -97,8 +85,6 @@ def event_times(messages: DataFrame, where: str) -> DataFrame:
 
 
 def _as_ns(text: Column) -> Column:
-    from pyspark.sql import functions as f
-
     number = text.try_cast("decimal(28,9)")
     scale = f.when(number >= 10**17, 1).when(number >= 10**14, 10**3).when(number >= 10**11, 10**6)
     ns = f.try_multiply(number, scale.otherwise(10**9).cast("decimal(10,0)")).try_cast("bigint")
@@ -115,8 +101,6 @@ def payload_faults(messages: DataFrame, schema: str | None = None) -> DataFrame:
 
 
 def _faults(batches: Iterator[pa.RecordBatch], schema: str | None) -> Iterator[pa.RecordBatch]:
-    import pyarrow as pa
-
     names, check = ["stream", "seq", "why"], checker(schema)
     for batch in batches:
         whys = pa.array([check(data) for data in batch.column("data").to_pylist()], pa.string())
@@ -171,8 +155,6 @@ def compared(held: DataFrame, there: DataFrame) -> DataFrame:
     Both inputs have seq and ts_ns. Different times of one sequence mean two different messages, because the stream
     had lost its end.
     """
-    from pyspark.sql import functions as f
-
     ours = held.select("seq", f.col("ts_ns").alias("held_ns"))
     both = ours.join(there.select("seq", f.col("ts_ns").alias("there_ns")), "seq", "full")
     return both.where("NOT held_ns <=> there_ns")
@@ -188,8 +170,6 @@ def dead_letters(advisories: DataFrame, messages: DataFrame | None = None) -> Da
     null if the message no longer exists; `is_there` tells which. A message newer than its advisory is not the one
     that the advisory is about, so it counts as missing.
     """
-    from pyspark.sql import functions as f
-
     said = f.from_json(f.col("data").cast("string"), ADVISORY).alias("said")
     kinds = f.create_map(*(f.lit(word) for pair in KINDS.items() for word in pair))
     kind = f.try_element_at(kinds, f.substring_index("said.type", ".", -1)).alias("kind")
@@ -212,11 +192,14 @@ def dead_letters(advisories: DataFrame, messages: DataFrame | None = None) -> Da
     return joined.withColumn("is_there", f.col("of").isNotNull()).drop("of", "of_seq")
 
 
+def letter_ends(advisories: DataFrame) -> DataFrame:
+    """Return, for each stream with dead letters, the sequences of the first and the last one: stream, low, last."""
+    ends = f.min("stream_seq").alias("low"), f.max("stream_seq").alias("last")
+    return dead_letters(advisories).groupBy("stream").agg(*ends)
+
+
 def letter_groups(letters: DataFrame, samples: int = 3) -> DataFrame:
     """Return the dead letters grouped by stream, consumer, subject, kind and reason; the largest group first."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
     place = f.row_number().over(Window.partitionBy(*GROUP).orderBy("advisory_seq"))
     preview = f.left(f.col("data").cast("string"), f.lit(PREVIEW)).alias("data")
     sample = f.struct("stream_seq", "deliveries", preview)

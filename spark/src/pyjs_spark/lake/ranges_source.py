@@ -14,20 +14,18 @@ import uuid
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakKeyDictionary
 
+from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
 
 from pyjs_spark.lake.archive import TableFile, range_of
 from pyjs_spark.lake.tables.table import Lake
 from pyjs_spark.lake.watch import Done, Watch
 from pyjs_spark.options.reading import Options
 from pyjs_spark.read.ranges import ReadRange, Report
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-    from pyspark.sql.types import StructType
 
 NAME = "jetstream-files"
 Task = Callable[[ReadRange, Report], list[TableFile]]

@@ -11,7 +11,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
 
 from pyjs_spark.errors import OptionError
 from pyjs_spark.lake import archive, frames, lakes
@@ -22,9 +25,6 @@ from pyjs_spark.lake.lakes import Lake
 from pyjs_spark.lake.tables.parquet import ParquetArchive, rows_in
 from pyjs_spark.options.reading import Options
 from pyjs_spark.options.values import Position
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 SHOWN = 100
 COLUMNS = "seq bigint, ts_ns bigint"
@@ -152,8 +152,6 @@ def _is_damaged(root: str, file: File, found: Reconciled) -> bool:
 
 
 def _compare(spark: SparkSession, job: Job, holding: Holding, paths: list[str], found: Reconciled) -> None:
-    from pyspark.sql import functions as f
-
     assert holding.said is not None
     state = holding.state
     low, high = state.first_seq, min(holding.next, state.end)

@@ -111,11 +111,6 @@ class Client:
         )
 
     @property
-    def received(self) -> int:
-        """The number of bytes received over this connection."""
-        return self._stream.received
-
-    @property
     def begun(self) -> int:
         """The number of bytes of an incomplete frame that have been received."""
         return self._stream.end - self._stream.start
@@ -257,22 +252,12 @@ class Client:
         while (end := stream.line_end(deadline_s)) >= 0:
             words = bytes(stream.data[stream.start : end]).split()
             if len(words) in (4, 5) and words[0].upper() == b"MSG" and words[2] == mark:
-                return words[1], self._view(words, end + 2 - stream.start)
+                (size,) = self._numbers(words, words[-1:])
+                return words[1], self._body(end + 2 - stream.start, size)
             message = self._frame(end)
             if message is not None and message.sid == sid and message.status == NOBODY:
                 raise NoResponders(f"{self.address}: nobody answers on {message.subject.decode()}")
         return None
-
-    def _view(self, words: list[bytes], head_size: int) -> memoryview:
-        """Return the payload of a message without headers, whose line has already arrived."""
-        stream = self._stream
-        if not words[-1].isdigit() or len(words[-1]) > DIGITS_MAX:
-            raise ProtocolError(f"{self.address}: the server sent {b' '.join(words)[:60]!r}")
-        size = int(words[-1])
-        self._fill_message(head_size + size + 2)
-        at = stream.start + head_size
-        stream.start = at + size + 2
-        return memoryview(stream.data)[at : at + size]
 
     def _check_need(self, need: int) -> None:
         """Raise ProtocolError if a frame would be larger than any server sends."""
@@ -334,21 +319,32 @@ class Client:
         return None
 
     def _message(self, words: list[bytes], has_headers: bool, head_size: int) -> Reply:
-        stream = self._stream
         rest = 2 if has_headers else 1  # number of sizes at the end of the line
-        numbers = [words[2], *words[-rest:]] if len(words) in (3 + rest, 4 + rest) else [b""]
-        if not all(number.isdigit() and len(number) <= DIGITS_MAX for number in numbers):
-            raise ProtocolError(f"{self.address}: the server sent {b' '.join(words)[:60]!r}")
-        sid, *sizes = map(int, numbers)
+        texts = [words[2], *words[-rest:]] if len(words) in (3 + rest, 4 + rest) else [b""]
+        sid, *sizes = self._numbers(words, texts)
         headers_size, size = sizes if has_headers else (0, *sizes)
         if headers_size > size:
-            raise ProtocolError(f"{self.address}: the server sent {b' '.join(words)[:60]!r}")
+            raise self._no_frame(words)
         reply = words[3] if len(words) == 4 + rest else b""
+        body = bytes(self._body(head_size, size))
+        return Reply(sid, words[1], reply, body[:headers_size], body[headers_size:])
+
+    def _numbers(self, words: list[bytes], texts: list[bytes]) -> list[int]:
+        """Return the numbers in a line of a message. Raises ProtocolError."""
+        if not all(text.isdigit() and len(text) <= DIGITS_MAX for text in texts):
+            raise self._no_frame(words)
+        return [int(text) for text in texts]
+
+    def _no_frame(self, words: list[bytes]) -> ProtocolError:
+        return ProtocolError(f"{self.address}: the server sent {b' '.join(words)[:60]!r}")
+
+    def _body(self, head_size: int, size: int) -> memoryview:
+        """Wait for the rest of a message; return its headers and payload, and go on after it."""
+        stream = self._stream
         self._fill_message(head_size + size + 2)
         at = stream.start + head_size
-        body = bytes(stream.data[at : at + size])
         stream.start = at + size + 2
-        return Reply(sid, words[1], reply, body[:headers_size], body[headers_size:])
+        return memoryview(stream.data)[at : at + size]
 
     def _parsed(self, said: bytes) -> dict[str, Any]:
         """Return the JSON object in an answer of the server. Raises ProtocolError if it is not one."""

@@ -8,7 +8,6 @@ repr shows the secret.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -97,12 +96,11 @@ def resolve_secret(name: str, value: str) -> str:
     Raises:
         BadCredentials: the variable or file does not exist.
     """
-    look_up: dict[str, Callable[[str], str]] = {"env": os.environ.__getitem__, "file": _text_of}
     kind, colon, where = value.partition(":")
-    if not colon or kind not in look_up:
-        return value
     try:
-        return look_up[kind](where)
+        if kind + colon == "env:":
+            return os.environ[where]
+        return Path(where).read_text("utf-8").strip() if kind + colon == "file:" else value
     except KeyError:
         text = (
             f"{name}: the environment variable {where} is not set where the connection is made; set it there"
@@ -110,10 +108,6 @@ def resolve_secret(name: str, value: str) -> str:
         raise BadCredentials(text) from None
     except OSError as error:
         raise BadCredentials(f"{name}: the file {where} cannot be read: {error.strerror}") from None
-
-
-def _text_of(path: str) -> str:
-    return Path(path).read_text("utf-8").strip()
 
 
 def _without_user(server: str) -> str:

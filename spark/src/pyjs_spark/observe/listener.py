@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as fn
 from pyspark.sql.streaming import StreamingQueryListener
 
 from pyjs_spark.observe.progress import OBSERVED, BatchDone, QueryKey, batch_of
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 LOG = logging.getLogger("pyjs_spark")
 
@@ -87,8 +86,6 @@ def measured(messages: DataFrame) -> DataFrame:
     Call it directly after `load()`: rows that an earlier filter removes are not counted. Spark counts in its own
     operators (`DataFrame.observe`), in batches and in streaming queries.
     """
-    from pyspark.sql import functions as fn
-
     names = set(messages.columns)
     payload = next((each for each in ("data", "value") if each in names), None)
     size = fn.col("size") if "size" in names else fn.length(payload) if payload else None

@@ -104,37 +104,31 @@ def _numbers(said: Mapping[str, Mapping[str, Any]]) -> dict[tuple[str, str], flo
 
 def _parts(source: Mapping[str, Any]) -> list[StreamPart]:
     """Return the streams of one source; none if it is not of this format."""
-    begin, end, newest = (_offsets(source.get(name)) for name in ("startOffset", "endOffset", "latestOffset"))
-    if end is None:
-        return []
-    lost = _lost(source.get("latestOffset"))
+    begin, end, newest = (_decoded(source.get(name)) for name in ("startOffset", "endOffset", "latestOffset"))
+    starts, tops, lost = _offsets(begin), _offsets(newest), newest.get("lost") or {}
     found = []
-    for name, at in end.items():
-        was = (begin or {}).get(name)
-        is_same = was is not None and was.created == at.created
-        top = (newest or {}).get(name)
+    for name, at in _offsets(end).items():
+        was, top = starts.get(name), tops.get(name)
         found.append(
             StreamPart(
                 stream=name,
                 next=at.next,
                 lag=max(0, top.next - at.next) if top is not None and top.created == at.created else 0,
-                sequences=at.next - was.next if was is not None and is_same else None,
+                sequences=at.next - was.next if was is not None and was.created == at.created else None,
                 lost=lost.get(name, 0),
             )
         )
     return found
 
 
-def _offsets(said: object) -> Offsets | None:
+def _decoded(said: object) -> dict[str, Any]:
+    """Return an offset, which Spark reports as JSON or as its text; {} if there is none."""
     found = json.loads(said) if isinstance(said, str) else said
-    if not isinstance(found, dict):
-        return None
+    return found if isinstance(found, dict) else {}
+
+
+def _offsets(said: Mapping[str, Any]) -> Offsets:
     try:
-        return offsets.from_json(found)
+        return offsets.from_json(said)
     except SparkError:
-        return None  # of another data source
-
-
-def _lost(said: object) -> dict[str, int]:
-    found = json.loads(said) if isinstance(said, str) else said
-    return dict(found.get("lost") or {}) if isinstance(found, dict) else {}
+        return {}  # none, or of another data source

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pyjs_spark import strict_json
 from pyjs_spark.errors import OptionError
 from pyjs_spark.subjects import covers, is_subject
-from pyjs_spark.times import NS_PER_MS, TIME, parse_rfc3339
+from pyjs_spark.times import NS_PER_MS, parse_rfc3339
 
 SEQ_MAX = 2**63 - 1  # the largest value of a signed 64-bit column of Spark
 RECORDS_PER_PARTITION = 500_000  # default number of records per partition
@@ -163,15 +163,12 @@ def moment(value: str) -> int:
     said = value.strip()
     if re.fullmatch(r"\d{1,14}", said, re.ASCII):
         return int(said) * NS_PER_MS
-    match = TIME.fullmatch(said)
     try:
-        return parse_rfc3339(said) if match else _no_time()
+        return parse_rfc3339(said)
     except (ValueError, OverflowError):
-        return _no_time()
-
-
-def _no_time() -> int:
-    raise ValueError("a time such as 2026-01-31T12:00:00Z (with zone), or milliseconds since 1970")
+        raise ValueError(
+            "a time such as 2026-01-31T12:00:00Z (with zone), or milliseconds since 1970"
+        ) from None
 
 
 def headers(value: str) -> str:

@@ -10,6 +10,9 @@ A direct get may be answered by a mirror (`mirror_direct`), which may lack messa
 behind. So answers from a mirror are discarded, and if a replica has no more messages, the read requests them
 from the leader.
 
+A batched answer appends headers in this order: Nats-Stream, Nats-Subject, Nats-Sequence, Nats-Time-Stamp,
+Nats-Num-Pending, Nats-Last-Sequence. The function `stored` removes these headers.
+
 Source: ADR-31 (direct get and its batches); both servers' behaviour is checked in spark/tests/read/test_direct.py.
 """
 
@@ -18,14 +21,13 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from pyjs_spark.decode.wire import Rows
-from pyjs_spark.errors import ApiError, SparkError
-from pyjs_spark.nats.client import Client
-from pyjs_spark.nats.stored import Stored, stored
+from pyjs_spark.decode.wire import SEQ_MAX, Rows
+from pyjs_spark.errors import ApiError, ProtocolError, SparkError
+from pyjs_spark.nats.client import Client, Reply
 from pyjs_spark.read.batches import BatchMaker, decoded_columns
 from pyjs_spark.read.lookup import NO_MESSAGE, stream_info
 from pyjs_spark.read.ranges import BATCH_SIZE_MAX, Losses, Patience, ReadRange, Report
@@ -39,6 +41,31 @@ END_OF_BATCH = 204
 NOT_FOUND = 404
 NO_RESOURCES = 500  # status: pyjs-server lacks file descriptors or memory for the read
 LATER = 503  # status of an error after which another attempt may succeed
+
+
+class Stored(NamedTuple):
+    """One message of a stream."""
+
+    seq: int
+    ts_ns: int
+    subject: bytes
+    headers: bytes
+    payload: bytes
+
+
+def stored(answer: Reply) -> Stored:
+    """Return the stored message in one part of a batched answer. Raises ProtocolError."""
+    own, _, added = answer.headers.rpartition(b"\r\nNats-Stream:")
+    named = dict(line.split(b": ", 1) for line in added.split(b"\r\n")[1:] if b": " in line)
+    try:
+        seq, ts = int(named[b"Nats-Sequence"]), parse_rfc3339(named[b"Nats-Time-Stamp"].decode())
+        subject = named[b"Nats-Subject"]
+        if not 0 < seq <= SEQ_MAX:
+            raise ValueError(seq)
+    except (KeyError, ValueError):
+        raise ProtocolError(f"a direct get was answered with the headers {answer.headers[:200]!r}") from None
+    headers = own + b"\r\n\r\n" if own != b"NATS/1.0" else b""
+    return Stored(seq, ts, subject, headers, answer.payload)
 
 
 def read_range(client: Client, what: ReadRange, report: Report | None = None) -> Iterator[pa.RecordBatch]:

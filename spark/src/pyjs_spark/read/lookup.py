@@ -7,7 +7,7 @@ the server, so a plan can be discarded. All three also work on workqueue and int
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
 from pyjs_spark.errors import ApiError, SparkError, StreamMissing, suggestion
@@ -103,18 +103,22 @@ def seq_at(client: Api, state: StreamState, at_ns: int) -> int:
 
 def next_seq(client: Api, state: StreamState, seq: int, subjects: tuple[str, ...]) -> int:
     """Return the sequence of the first message from `seq` on with one of the subjects; otherwise the stream's end."""
-    requests = ({"seq": seq, "next_by_subj": subject} for subject in subjects or (">",))
-    found = [at for at in (_message_seq(client, state.name, body) for body in requests) if at is not None]
-    return min([*found, state.end])
+    return min([*_seqs_from(client, state.name, seq, subjects), state.end])
 
 
 def has_message(client: Api, stream: str, low: int, high: int, subjects: tuple[str, ...]) -> bool:
     """Return whether a stream has a message in [low, high) with one of the subjects."""
     if len(subjects) > 1 and not has_message(client, stream, low, high, ()):
         return False  # the usual case, with one request
-    requests = ({"seq": low, "next_by_subj": subject} for subject in subjects or (">",))
-    found = (_message_seq(client, stream, body) for body in requests)
-    return any(seq is not None and seq < high for seq in found)
+    return any(seq < high for seq in _seqs_from(client, stream, low, subjects))
+
+
+def _seqs_from(client: Api, stream: str, seq: int, subjects: tuple[str, ...]) -> Iterator[int]:
+    """Yield the sequence of the first message from `seq` on with each of the subjects."""
+    for subject in subjects or (">",):
+        found = _message_seq(client, stream, {"seq": seq, "next_by_subj": subject})
+        if found is not None:
+            yield found
 
 
 def _message_seq(client: Api, stream: str, body: Mapping[str, object]) -> int | None:

@@ -8,16 +8,14 @@ permission for bulk reads, the read uses another mode, so `auto` does not fail i
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+
+import pyarrow as pa
 
 from pyjs_spark.errors import AccessDenied, BulkRefused
 from pyjs_spark.nats.client import Client, connected
 from pyjs_spark.nats.settings import ConnectSettings
 from pyjs_spark.read import bulk, direct, pull
 from pyjs_spark.read.ranges import ReadRange, Report
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 READERS = {"consumer": pull.read_range, "direct": direct.read_range, "bulk": bulk.read_range}
 

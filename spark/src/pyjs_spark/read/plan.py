@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any
 
 from pyjs_spark.errors import OptionError, ProtocolError, SeqTooLarge
 from pyjs_spark.options.values import SEQ_MAX, Position
@@ -79,7 +80,7 @@ class Gap:
         return f"stream {self.stream}: messages {self.low} {last} are gone: {self.why}"
 
 
-def state_of(info: Mapping[str, object]) -> StreamState:
+def state_of(info: Mapping[str, Any]) -> StreamState:
     """Return the state in an answer to STREAM.INFO.
 
     Raises:
@@ -87,24 +88,17 @@ def state_of(info: Mapping[str, object]) -> StreamState:
         ProtocolError: the answer has no state.
     """
     try:
-        return _state_of(info)
-    except (AssertionError, LookupError, TypeError, ValueError) as wrong:
+        config, state, created = info["config"], info["state"], str(info["created"])
+        name, is_consumed = str(config["name"]), config.get("retention", "limits") != "limits"
+        first, last = int(state["first_seq"]), int(state["last_seq"])
+        messages, size = int(state["messages"]), int(state["bytes"])
+    except (AttributeError, LookupError, TypeError, ValueError) as wrong:
         raise ProtocolError(
             f"the server describes a stream without what is needed ({wrong!r:.100})"
         ) from None
-
-
-def _state_of(info: Mapping[str, object]) -> StreamState:
-    config, state = info["config"], info["state"]
-    assert isinstance(config, Mapping)
-    assert isinstance(state, Mapping)
-    name, last = str(config["name"]), int(state["last_seq"])
     if last >= SEQ_MAX:
         raise SeqTooLarge(f"stream {name}: sequence {last} is above 2^63-1, which no column of Spark holds")
-    first = max(1, min(int(state["first_seq"]), last + 1))
-    is_consumed = config.get("retention", "limits") != "limits"
-    messages, size = int(state["messages"]), int(state["bytes"])
-    return StreamState(name, str(info["created"]), first, last, messages, size, is_consumed)
+    return StreamState(name, created, max(1, min(first, last + 1)), last, messages, size, is_consumed)
 
 
 # -- start and end of a read ----------------------------------------------------------------------------------------

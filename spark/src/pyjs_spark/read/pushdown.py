@@ -10,9 +10,9 @@ that was stored while the server's clock was behind may be missed. That is why p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from pyjs_spark.options.values import SEQ_MAX
@@ -55,18 +55,26 @@ def push(filters: Iterable[Any], subjects: tuple[str, ...]) -> tuple[Bounds, lis
 
 
 def _one(each: Any, bounds: Bounds, subjects: tuple[str, ...]) -> tuple[Bounds, bool]:
+    """Return the bounds within a filter, and whether they apply it exactly."""
     kind = type(each).__name__
     path: tuple[str, ...] = getattr(each, "attribute", ())
     column = path[0].lower() if len(path) == 1 else ""
     if kind == "IsNotNull":
         return bounds, column in NEVER_NULL
-    handler = HANDLERS.get(column)
-    if handler is None or not hasattr(each, "value"):
+    if not hasattr(each, "value"):
         return bounds, False
-    return handler(kind, each.value, bounds, subjects)
+    if column == "seq":
+        return _seq(kind, each.value, bounds)
+    if column in ("ts", "ts_ns"):
+        return _time(kind, each.value, bounds), False
+    if column == "stream":
+        return _stream(kind, each.value, bounds)
+    if column == "subject":
+        return _subject(kind, each.value, bounds, subjects)
+    return bounds, False
 
 
-def _seq(kind: str, value: Any, bounds: Bounds, _: tuple[str, ...]) -> tuple[Bounds, bool]:
+def _seq(kind: str, value: Any, bounds: Bounds) -> tuple[Bounds, bool]:
     span = _span(kind, value, 1) if type(value) is int else None
     if span is None:
         return bounds, False
@@ -76,19 +84,13 @@ def _seq(kind: str, value: Any, bounds: Bounds, _: tuple[str, ...]) -> tuple[Bou
     return replace(bounds, seq_low=low, seq_high=max(high, 1)), True
 
 
-def _ts(kind: str, value: Any, bounds: Bounds, _: tuple[str, ...]) -> tuple[Bounds, bool]:
-    if not isinstance(value, datetime) or value.tzinfo is None:
-        return bounds, False
-    since = value - EPOCH
-    at_us = (since.days * 86400 + since.seconds) * 1_000_000 + since.microseconds
-    return _time(_span(kind, at_us * NS_PER_US, NS_PER_US), bounds), False
-
-
-def _ts_ns(kind: str, value: Any, bounds: Bounds, _: tuple[str, ...]) -> tuple[Bounds, bool]:
-    return _time(_span(kind, value, 1) if type(value) is int else None, bounds), False
-
-
-def _time(span: tuple[int | None, int | None] | None, bounds: Bounds) -> Bounds:
+def _time(kind: str, value: Any, bounds: Bounds) -> Bounds:
+    """Return the bounds within a filter on `ts`, whose value is a datetime, or on `ts_ns`."""
+    span = None
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        span = _span(kind, (value - EPOCH) // timedelta(microseconds=1) * NS_PER_US, NS_PER_US)
+    elif type(value) is int:
+        span = _span(kind, value, 1)
     low, high = span or (None, None)
     lows = [each for each in (low, bounds.low_ns) if each is not None]
     highs = [each for each in (high, bounds.high_ns) if each is not None]
@@ -110,7 +112,7 @@ def _span(kind: str, value: int, unit: int) -> tuple[int | None, int | None] | N
     return ranges.get(kind)
 
 
-def _stream(kind: str, value: Any, bounds: Bounds, _: tuple[str, ...]) -> tuple[Bounds, bool]:
+def _stream(kind: str, value: Any, bounds: Bounds) -> tuple[Bounds, bool]:
     names = _names(kind, value)
     if names is None:
         return bounds, False
@@ -147,13 +149,3 @@ def _is_literal(subject: str) -> bool:
 def _names(kind: str, value: Any) -> tuple[str, ...] | None:
     values = (value,) if kind == "EqualTo" else tuple(value) if kind == "In" else ()
     return values if values and all(isinstance(each, str) for each in values) else None
-
-
-Handler = Callable[[str, Any, Bounds, tuple[str, ...]], tuple[Bounds, bool]]
-HANDLERS: dict[str, Handler] = {
-    "seq": _seq,
-    "ts": _ts,
-    "ts_ns": _ts_ns,
-    "stream": _stream,
-    "subject": _subject,
-}

@@ -26,13 +26,11 @@ from pyjs_spark.store.image import Image, Unusable, open_image
 from pyjs_spark.store.index_file import fits, index_in
 from pyjs_spark.store.purge import Purge, matching, purge_of
 from pyjs_spark.store.scan import scanned
-from pyjs_spark.store.tails import kept_index, kept_numbers, tails_signature
+from pyjs_spark.store.tails import Signature, kept_index, kept_numbers, signature, tails_signature
 from pyjs_spark.subjects import filters_of
 
 TRIES = 5  # attempts to read files that seem damaged, since a write may be in progress
 REMEMBERED_MAX = 100_000  # maximum number of segments whose contents are cached
-
-Signature = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,12 +231,12 @@ def contents_of(stream: StreamPlace, image: Image, number: int, is_doubted: bool
 def _recalled(stream: StreamPlace, number: int) -> _Segment:
     """Return the contents of a segment, cached until the segment's files change. Raises Unusable."""
     path = _path(stream, number)
-    signature = (*_signature(path), *_signature(_index_path(path)), *tails_signature(stream.messages))
+    now = (*signature(path), *signature(_index_path(path)), *tails_signature(stream.messages))
     kept = _remembered.get(path)
-    if kept is None or kept[0] != signature:
+    if kept is None or kept[0] != now:
         if len(_remembered) >= REMEMBERED_MAX:
             _remembered.clear()
-        kept = _remembered[path] = (signature, _read(stream, number))
+        kept = _remembered[path] = (now, _read(stream, number))
     return kept[1]
 
 
@@ -288,11 +286,3 @@ def _path(stream: StreamPlace, number: int) -> str:
 
 def _index_path(path: str) -> str:
     return f"{path.removesuffix('.seg')}.idx"
-
-
-def _signature(path: str) -> Signature:
-    try:
-        found = os.stat(path)
-    except FileNotFoundError:
-        return (0,)
-    return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)

@@ -16,20 +16,23 @@ from pyjs_spark.store.envelope import CHECKSUM_SIZE, HEADER, MAGIC, VERSION
 from pyjs_spark.store.packages import needed
 
 TAILS = 6
-Signature = tuple[int, int]
+Signature = tuple[int, ...]
+MISSING: Signature = (0,)
 Tails = dict[str, tuple[int, bytes]]
 
 
-def tails_signature(messages: str) -> Signature:
-    """Return a value that changes when the account's `tails` changes.
-
-    `messages` is a directory of one of its streams.
-    """
+def signature(path: str) -> Signature:
+    """Return a value that changes when a file changes; MISSING if it does not exist."""
     try:
-        found = os.stat(_path_of(messages))
+        found = os.stat(path)
     except OSError:
-        return (0, 0)
-    return (found.st_mtime_ns, found.st_size)
+        return MISSING
+    return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+
+
+def tails_signature(messages: str) -> Signature:
+    """Return the signature of the account's `tails`; `messages` is a directory of one of its streams."""
+    return signature(_path_of(messages))
 
 
 def kept_index(messages: str, number: int) -> bytes | None:
@@ -45,10 +48,8 @@ def kept_numbers(messages: str) -> set[int]:
 
 
 def _tail_of(messages: str) -> tuple[int, bytes] | None:
-    signature = tails_signature(messages)
-    if signature == (0, 0):
-        return None
-    return _read(_path_of(messages), signature).get(messages.split("/")[-2])
+    now = tails_signature(messages)
+    return None if now == MISSING else _read(_path_of(messages), now).get(messages.split("/")[-2])
 
 
 def _path_of(messages: str) -> str:

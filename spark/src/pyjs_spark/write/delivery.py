@@ -26,7 +26,7 @@ from pyjs_spark.nats.client import Client
 from pyjs_spark.options.writing import EXACTLY_ONCE, SinkOptions
 from pyjs_spark.read import lookup
 from pyjs_spark.subjects import filters_of, is_any
-from pyjs_spark.times import parse_rfc3339
+from pyjs_spark.times import NS_PER_S, parse_rfc3339
 from pyjs_spark.write.columns import RowPlan
 from pyjs_spark.write.marker import BEGUN, DONE, BatchMark, Marker, Progress, new_attempt
 from pyjs_spark.write.publish import Publisher
@@ -40,7 +40,6 @@ else:
 
 PIECE_SIZE = 1 << 20  # bytes that are sent at once
 PIECES_IN_WINDOW = 4
-NS_PER_S = 1_000_000_000
 WINDOW_MARGIN_NS = 10 * NS_PER_S
 # used as the clock of a server that sends no time: then every message is older than any window
 LONG_AGO_NS = 2**62
@@ -165,7 +164,7 @@ def framing_of(options: SinkOptions, place: SinkPart, inbox: bytes) -> Framing:
     return Framing(inbox, options.subject.encode(), mark.encode(), fixed.encode())
 
 
-def own_size(options: SinkOptions, framing: Framing, plan: RowPlan) -> int:
+def own_size(framing: Framing, plan: RowPlan) -> int:
     """Return the maximum number of header bytes that the sink adds to those of a row."""
     lines = len(framing.fixed)
     if framing.mark:
@@ -193,7 +192,7 @@ class Delivery:
             part=place.part,
             stream_subjects=self._target.subjects,
             size_max=size_max(client.info),
-            own_size=own_size(options, self._framing, plan),
+            own_size=own_size(self._framing, plan),
         )
         self._rows = 0
         self._digest = Digest()
@@ -242,7 +241,8 @@ class Delivery:
             return
         head = next(batches, None)
         if head is None:
-            self._check_empty(mine)
+            if mine is not None and mine.batch == place.batch:
+                raise ReplayDiffers(f"{self._what}: it was begun, and now has no rows. {ADVICE}")
             return
         frame = frame_rows(head[0], 0, 1, self._framing, head[1])
         self._subject = bytes(frame.data).split(b" ", 2)[1].decode()
@@ -302,10 +302,6 @@ class Delivery:
                 f"{self._what}: {done.rows} rows were written, and now it has {now}. {ADVICE}. If these are other "
                 "data: use another sinkId"
             )
-
-    def _check_empty(self, mine: Marker | None) -> None:
-        if mine is not None and mine.batch == self._place.batch:
-            raise ReplayDiffers(f"{self._what}: it was begun, and now has no rows. {ADVICE}")
 
     def _begun(self) -> Marker:
         """Return the marker of this attempt, which replaces the marker of an earlier attempt."""

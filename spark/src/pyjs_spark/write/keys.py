@@ -22,10 +22,9 @@ from pyjs_spark import strict_json
 from pyjs_spark.errors import ApiError, NoResponders, PublishFailed, ReplayDiffers, SparkError
 from pyjs_spark.nats import buckets
 from pyjs_spark.nats.client import NOBODY, Client
-from pyjs_spark.nats.stored import Stored, stored
 from pyjs_spark.options.writing import SinkOptions
 from pyjs_spark.read import pull
-from pyjs_spark.read.direct import END_OF_BATCH, NOT_FOUND
+from pyjs_spark.read.direct import END_OF_BATCH, NOT_FOUND, Stored, stored
 from pyjs_spark.read.lookup import stream_info
 from pyjs_spark.read.ranges import ReadRange
 from pyjs_spark.write.publish import WRONG_LAST_SEQ, patiently, publish_one

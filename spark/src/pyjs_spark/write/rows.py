@@ -13,6 +13,7 @@ Source: ADR-4 (headers: names of printable ASCII without colon), nats.docs "Subj
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -222,21 +223,23 @@ class RowReader:
         if ids is not None:
             id_sizes = pc.binary_length(ids).cast(pa.int64())
             total = id_sizes if total is None else pc.add(total, id_sizes)
-        if total is not None and len(total):
-            if pc.max(total).as_py() > HEADERS_MAX - self._own_size:
-                at = pc.index(pc.greater(total, HEADERS_MAX - self._own_size), True).as_py()
-                raise self._refuse(
-                    first + at, f"its headers have {total[at].as_py()} bytes; a stream takes {HEADERS_MAX}"
-                )
+        if total is not None:
+            self._check_limit(
+                total, HEADERS_MAX, first, f"its headers have %d bytes; a stream takes {HEADERS_MAX}"
+            )
             sizes = pc.add(sizes, total)
-        most = self._size_max - self._own_size
+        why = (
+            f"it has %d bytes with its headers; the server takes {self._size_max} (max_payload), of which the "
+            f"headers of the sink take up to {self._own_size}"
+        )
+        self._check_limit(sizes, self._size_max, first, why)
+
+    def _check_limit(self, sizes: pa.Array, size_max: int, first: int, why: str) -> None:
+        """Raise RowRefused if a size and that of the sink's headers together are above `size_max`."""
+        most = size_max - self._own_size
         if len(sizes) and pc.max(sizes).as_py() > most:
             at = pc.index(pc.greater(sizes, most), True).as_py()
-            raise self._refuse(
-                first + at,
-                f"it has {sizes[at].as_py()} bytes with its headers; the server takes {self._size_max} "
-                f"(max_payload), of which the headers of the sink take up to {self._own_size}",
-            )
+            raise self._refuse(first + at, why % sizes[at].as_py())
 
 
 def size_max(info: Mapping[str, Any]) -> int:
@@ -274,13 +277,8 @@ def _with_lists(column: pa.MapArray) -> pa.MapArray:
 
 
 def _owner(offsets: pa.Array) -> Callable[[int], int]:
-    """Return a function that returns the row of an entry."""
-
-    def owner(at: int) -> int:
-        begins: list[int] = offsets.to_pylist()
-        return max(row for row, begin in enumerate(begins[:-1]) if begin <= at < begins[row + 1])
-
-    return owner
+    """Return a function that returns the row of an entry: the last one that begins at it or before it."""
+    return lambda at: bisect_right(offsets.to_pylist(), at) - 1
 
 
 def _header_sizes(headers: pa.MapArray) -> pa.Array:

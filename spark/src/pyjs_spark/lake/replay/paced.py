@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, MutableMapping
-from typing import TYPE_CHECKING
+from functools import partial
 
-from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceWriter, WriterCommitMessage
+import pyarrow as pa
+from pyspark.sql.types import StructType
 
+from pyjs_spark.datasource.sink import JetStreamWriter
 from pyjs_spark.datasource.source import JetStreamSource
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyspark.sql.types import StructType
 
 PIECES_PER_S = 10
 
@@ -35,31 +33,13 @@ class ReplaySource(JetStreamSource):
         """Return the name for `format()`."""
         return "jetstream-replay"
 
-    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+    def writer(self, schema: StructType, overwrite: bool) -> JetStreamWriter:
         """Return the writer of a batch."""
         writer = super().writer(schema, overwrite)
         writer.batch = self._batch
-        return PacedWriter(writer, self._rate) if self._rate else writer
-
-
-class PacedWriter(DataSourceArrowWriter):
-    """The sink's writer, which gets its rows at a limited rate. Pickled."""
-
-    def __init__(self, writer: DataSourceArrowWriter, rate: int) -> None:
-        self._writer = writer
-        self._rate = rate
-
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Write one partition, in a worker."""
-        return self._writer.write(paced(iterator, self._rate))
-
-    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Handle the end of all partitions of a batch."""
-        self._writer.commit(messages)
-
-    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Handle a partition that failed permanently."""
-        self._writer.abort(messages)
+        if self._rate:
+            writer.pace = partial(paced, rate=self._rate)
+        return writer
 
 
 def paced(batches: Iterator[pa.RecordBatch], rate: int) -> Iterator[pa.RecordBatch]:

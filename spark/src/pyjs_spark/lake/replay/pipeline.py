@@ -37,6 +37,7 @@ Its Nats-Msg-Id is that of the original; if the original has none, or `msg_ids` 
 from __future__ import annotations
 
 from collections.abc import Mapping as Table
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -161,6 +162,15 @@ class Batch:
     low: int
     high: int
     files: tuple[File, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The limits of the target for one message."""
+
+    subjects: Sequence[str]
+    size: int  # bytes of headers and payload, except the headers that the sink adds
+    headers_size: int  # maximum size of the headers in bytes
 
 
 def batches(replay: Replay, files: list[File], at: int, until: int | None = None) -> list[Batch]:

@@ -1,22 +1,22 @@
 """Rows of a replay: messages of an archive as rows for the sink, and the check for rows that cannot be written.
 
 The rows are Spark expressions, which the JVM evaluates: no Python runs per message. This module knows the columns of
-an archive and the subjects of the target, but uses no server.
+an archive and the subjects of the target, but uses no server. It needs pyspark; so a replay imports it only when it
+writes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as f
 
 from pyjs_spark.errors import OptionError
 from pyjs_spark.lake.files import uri
 from pyjs_spark.lake.replay import mapping
-from pyjs_spark.lake.replay.pipeline import Batch, Replay
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+from pyjs_spark.lake.replay.pipeline import Batch, Limits, Replay
 
 COLUMNS = "seq bigint, ts_ns bigint, subject string, headers map<string,array<string>>, data binary"
 HEADERS_SIZE = (  # SQL expression for the size of a message's headers, counted as the sink counts them
@@ -28,8 +28,6 @@ NOT_REPEATED = "(?i)(nats|pyjs)-.*"  # headers that would have an effect again o
 
 def messages(spark: SparkSession, found: Replay, batches: Sequence[Batch]) -> DataFrame:
     """Return the rows to write: columns seq, original, subject, headers, data and msg_id."""
-    from pyspark.sql import functions as f
-
     paths = sorted({file.path for batch in batches for file in batch.files})
     low, high = batches[0].low, batches[-1].high
     rows = spark.read.schema(COLUMNS).parquet(*(uri(found.source, path) for path in paths))
@@ -54,8 +52,6 @@ def messages(spark: SparkSession, found: Replay, batches: Sequence[Batch]) -> Da
 
 
 def _mapped(found: Replay) -> Column:
-    from pyspark.sql import functions as f
-
     subject = f.col("subject")
     if not found.maps:
         return subject
@@ -69,8 +65,6 @@ def _mapped(found: Replay) -> Column:
 
 
 def _headers(found: Replay) -> Column:
-    from pyspark.sql import functions as f
-
     kept = f.expr(f"map_filter(coalesce(headers, map()), (k, v) -> NOT k rlike '^{NOT_REPEATED}$')")
     # Computed without a zone: functions of timestamps would use the zone of the session.
     second = f.expr(
@@ -86,19 +80,8 @@ def _headers(found: Replay) -> Column:
     return f.map_concat(kept, ours)
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """The limits of the target for one message."""
-
-    subjects: Sequence[str]
-    size: int  # bytes of headers and payload, except the headers that the sink adds
-    headers_size: int  # maximum size of the headers in bytes
-
-
 def check(spark: SparkSession, found: Replay, limits: Limits, batches: Sequence[Batch]) -> None:
     """Raise OptionError if a row cannot be written; called before the first write of a replay."""
-    from pyspark.sql import functions as f
-
     if not batches:
         return
     rows = messages(spark, found, batches)
@@ -138,8 +121,6 @@ def _why(
 
 def _check_ids(rows: DataFrame) -> None:
     """Raise OptionError if two originals have the same id: within its duplicate window, the target stores one."""
-    from pyspark.sql import functions as f
-
     twice = (
         rows.groupBy("msg_id")
         .agg(f.min("seq"), f.max("seq"), f.count("seq").alias("n"))

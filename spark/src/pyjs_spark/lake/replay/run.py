@@ -20,11 +20,9 @@ from pyjs_spark.lake.archive_job import table
 from pyjs_spark.lake.jobs import Job, JobKind, Outcome, Session
 from pyjs_spark.lake.replay import ledger as replay_ledger
 from pyjs_spark.lake.replay import pipeline as replay
-from pyjs_spark.lake.replay import rows as replay_rows
 from pyjs_spark.lake.replay import source as replay_source
 from pyjs_spark.lake.replay.ledger import BEGUN, DONE, Ledger
-from pyjs_spark.lake.replay.pipeline import Batch, Replay
-from pyjs_spark.lake.replay.rows import Limits
+from pyjs_spark.lake.replay.pipeline import Batch, Limits, Replay
 from pyjs_spark.lake.tables.parquet import rows_in
 from pyjs_spark.nats.client import connected
 from pyjs_spark.options.values import SEQ_MAX
@@ -117,9 +115,10 @@ def run(
         OptionError, RowRefused: a message of the archive cannot be written; raised before the first write.
         ReplayDiffers, WriterReplaced, PublishFailed: see pyjs_spark.errors; the sink (write/) raises them.
     """
-    replay_rows.check(spark, found, _limits(found, planned), [each for each in planned.batches if each.files])
-    from pyjs_spark.lake.replay.paced import ReplaySource  # imported lazily: needs pyspark
+    from pyjs_spark.lake.replay import rows  # imported lazily: these need pyspark
+    from pyjs_spark.lake.replay.paced import ReplaySource
 
+    rows.check(spark, found, _limits(found, planned), [each for each in planned.batches if each.files])
     activate(spark)
     spark.dataSource.register(ReplaySource)
     _progress(found).keys.make_bucket(1)
@@ -135,9 +134,11 @@ def run(
 
 
 def _write(spark: SparkSession, found: Replay, batch: Batch, number: int) -> Replayed:
+    from pyjs_spark.lake.replay.rows import messages
+
     if not batch.files:
         return Replayed(batch.low, batch.high, 0)
-    rows = replay_rows.messages(spark, found, [batch]).coalesce(1).sortWithinPartitions("seq")
+    rows = messages(spark, found, [batch]).coalesce(1).sortWithinPartitions("seq")
     options = {**found.given, "stream": found.target, "sinkId": found.id}
     options["batch"] = str(number)
     if found.rate is not None:
@@ -168,7 +169,7 @@ def _limits(found: Replay, planned: Plan) -> Limits:
         raise OptionError(f"target={found.target}: the stream takes no messages itself; name one that does")
     last = delivery.SinkPart(found.id, planned.ledger.batch + len(planned.batches), 0, "")
     framing = delivery.framing_of(found.options, last, b"")
-    own = delivery.own_size(found.options, framing, RowPlan(data=2, subject=0, headers=1, msg_id=3))
+    own = delivery.own_size(framing, RowPlan(data=2, subject=0, headers=1, msg_id=3))
     return Limits(subjects, size_max(client.info) - own, HEADERS_MAX - own)
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from pyjs_spark.errors import OptionError, SparkError
@@ -16,10 +15,7 @@ from pyjs_spark.lake import files, lakes
 from pyjs_spark.lake.archive import File
 from pyjs_spark.lake.replay.pipeline import Replay
 from pyjs_spark.lake.tables.parquet import ParquetArchive
-from pyjs_spark.lake.tables.table import Lake, told
-
-if TYPE_CHECKING:
-    from pyjs_spark.lake.tables.table import Table
+from pyjs_spark.lake.tables.table import Lake, Table, told
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +72,10 @@ def _table(table: Table) -> Source | None:
 
 
 def _delta(table: Table) -> Iterator[File]:
-    from deltalake import DeltaTable
+    import pyarrow as pa
 
     _, folder = files.file_system(table.folder)
-    for action in _rows(DeltaTable(table.folder).get_add_actions(flatten=True)):
+    for action in pa.table(table.loaded().get_add_actions(flatten=True)).to_pylist():
         path = f"{folder}/{_below(unquote(action['path']), table.folder)}"
         yield File(path, int(action["min.seq"]), int(action["max.seq"]) + 1, int(action["size_bytes"]))
 
@@ -91,14 +87,7 @@ def _below(path: str, folder: str) -> str:
     return path
 
 
-def _rows(actions: Any) -> list[dict[str, Any]]:
-    import pyarrow as pa
-
-    found: list[dict[str, Any]] = pa.table(actions).to_pylist()
-    return found
-
-
-def _iceberg(table: Any) -> Iterator[File]:
+def _iceberg(table: Table) -> Iterator[File]:
     from pyiceberg.conversions import from_bytes
 
     loaded = table.loaded()

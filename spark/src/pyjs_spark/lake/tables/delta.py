@@ -17,6 +17,11 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
+import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError
+from deltalake.transaction import AddAction, CommitProperties, Transaction
+
 from pyjs_spark.decode.schema import arrow_schema
 from pyjs_spark.errors import OptionError
 from pyjs_spark.lake.archive import TableFile, columns
@@ -29,6 +34,8 @@ APP = "pyjs-archive"
 class DeltaArchive(Table):
     """The Delta table of one stream."""
 
+    conflict = CommitFailedError
+
     def __init__(self, lake: Lake, stream: str) -> None:
         super().__init__(lake, stream)
         if "%" in self.root:  # the library decodes % in some places, and would use another path
@@ -36,8 +43,6 @@ class DeltaArchive(Table):
 
     def record(self) -> TableProperties | None:
         """Return the properties of the table, or None if there is no table."""
-        from deltalake import DeltaTable
-
         if not DeltaTable.is_deltatable(self.folder):
             return None
         table = self.loaded()
@@ -48,9 +53,6 @@ class DeltaArchive(Table):
 
     def create(self, record: TableProperties) -> None:
         """Create the table."""
-        from deltalake import DeltaTable
-        from deltalake.transaction import CommitProperties, Transaction
-
         DeltaTable.create(
             self.folder,
             _schema(record.headers),
@@ -63,8 +65,6 @@ class DeltaArchive(Table):
 
     def loaded(self) -> Any:
         """Return the library's object for the existing table."""
-        from deltalake import DeltaTable
-
         return DeltaTable(self.folder)
 
     def end_of(self, table: Any) -> int | None:
@@ -74,31 +74,18 @@ class DeltaArchive(Table):
 
     def commit(self, table: Any, high: int, files: Sequence[TableFile]) -> None:
         """Add the files in one commit."""
-        from deltalake.transaction import CommitProperties, Transaction
-
         properties = CommitProperties(app_transactions=[Transaction(APP, high)], max_commit_retries=0)
         actions = [_action(file) for file in files]
         table.create_write_transaction(
             actions, "append", table.schema(), ["date"], commit_properties=properties
         )
 
-    def conflict(self) -> type[Exception]:
-        """Return the library's error for a commit that conflicts with another one."""
-        from deltalake.exceptions import CommitFailedError
-
-        found: type[Exception] = CommitFailedError
-        return found
-
 
 def _schema(headers: str) -> Any:
-    import pyarrow as pa
-
     return arrow_schema(columns(headers), headers).append(pa.field("date", pa.date32()))
 
 
 def _action(file: TableFile) -> Any:
-    from deltalake.transaction import AddAction
-
     times = [f"{EPOCH + timedelta(microseconds=ns // 1000):%Y-%m-%dT%H:%M:%S.%fZ}" for ns in file.times_ns]
     ends = [
         {"seq": seq, "ts": at, "ts_ns": ns}

@@ -20,11 +20,15 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+from pyiceberg.catalog import load_catalog
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.transforms import DayTransform
+
 from pyjs_spark.decode.schema import arrow_schema
 from pyjs_spark.errors import OptionError
 from pyjs_spark.lake.archive import TableFile, columns
 from pyjs_spark.lake.files import file_system
-from pyjs_spark.lake.tables.table import Table, TableProperties
+from pyjs_spark.lake.tables.table import Table, TableProperties, check_own_catalog
 
 NAME = "pyjs"  # name of the catalog, also in the environment: PYICEBERG_CATALOG__PYJS__...
 NAMESPACE = "jetstream"
@@ -34,6 +38,8 @@ RETRIES = "commit.retry.num-retries"
 
 class IcebergArchive(Table):
     """The Iceberg table of one stream."""
+
+    conflict = CommitFailedException
 
     def record(self) -> TableProperties | None:
         """Return the properties of the table, or None if there is no table."""
@@ -51,8 +57,6 @@ class IcebergArchive(Table):
 
     def create(self, record: TableProperties) -> None:
         """Create the table, and the catalog if it is the default file."""
-        from pyiceberg.transforms import DayTransform
-
         catalog = self._catalog(is_made=True)
         catalog.create_namespace_if_not_exists(self._name[:-1])
         schema = arrow_schema(columns(record.headers), record.headers)
@@ -84,13 +88,6 @@ class IcebergArchive(Table):
             change.set_properties({NEXT: str(high)})
             change.add_files(paths, snapshot_properties={NEXT: str(high)}, check_duplicate_files=False)
 
-    def conflict(self) -> type[Exception]:
-        """Return the library's error for a commit that conflicts with another one."""
-        from pyiceberg.exceptions import CommitFailedException
-
-        found: type[Exception] = CommitFailedException
-        return found
-
     def loaded(self) -> Any:
         """Return the library's object for the existing table."""
         return self._catalog(is_made=False).load_table(self._name)
@@ -110,8 +107,6 @@ class IcebergArchive(Table):
 
     def _catalog(self, *, is_made: bool) -> Any:
         """Return the catalog; None if its file does not exist and `is_made` is False."""
-        from pyiceberg.catalog import load_catalog
-
         said = {name: value for name, value in self.lake.catalog.items() if name not in ("name", "namespace")}
         name = self.lake.catalog.get("name", NAME)
         if said:
@@ -121,19 +116,9 @@ class IcebergArchive(Table):
         return self._own_catalog(name, is_made)
 
     def _own_catalog(self, name: str, is_made: bool) -> Any:
-        from pyiceberg.catalog import load_catalog
-
         check_own_catalog(self.lake.root)
         path = f"{self.root}/catalog.db"
         if not is_made and not os.path.exists(path):
             return None
         os.makedirs(self.root, exist_ok=True)
         return load_catalog(name, type="sql", uri=f"sqlite:///{path}", warehouse=self.root)
-
-
-def check_own_catalog(root: str) -> None:
-    """Refuse a root in which the catalog's file cannot be stored. Raises OptionError."""
-    if "://" in root:
-        raise OptionError(
-            f"format=iceberg: the target {root} is no folder that can hold a catalog; name one in [catalog] of a file"
-        )

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from pyjs_spark.errors import SparkError, SparkMissing
+from pyjs_spark.errors import OptionError, SparkError, SparkMissing
 from pyjs_spark.lake.archive import Holding, TableFile, Written, folder_name, parts_folder
 from pyjs_spark.lake.files import file_system
 from pyjs_spark.options.reading import Options
@@ -68,6 +68,8 @@ class TableProperties:
 
 class Table(ABC):
     """The table of one stream."""
+
+    conflict: type[Exception]  # the library's error for a commit that conflicts with another one
 
     def __init__(self, lake: Lake, stream: str) -> None:
         self.lake = lake
@@ -154,7 +156,7 @@ class Table(ABC):
             try:
                 self.commit(table, high, files)
                 return
-            except self.conflict():
+            except self.conflict:
                 if tries == TRIES_MAX:
                     raise
 
@@ -168,11 +170,7 @@ class Table(ABC):
 
     @abstractmethod
     def commit(self, table: Any, high: int, files: Sequence[TableFile]) -> None:
-        """Add the files to the table as it was loaded. Raises conflict() if it has changed since."""
-
-    @abstractmethod
-    def conflict(self) -> type[Exception]:
-        """Return the library's error for a commit that conflicts with another one."""
+        """Add the files to the table as it was loaded. Raises `conflict` if it has changed since."""
 
     def moved(self, after: int, found: int | None) -> SparkError:
         """Return the error for a table whose end has changed."""
@@ -186,6 +184,14 @@ def check_installed(kind: str) -> None:
     """Raise SparkMissing if the library of a format is not installed."""
     if kind in PACKAGES and importlib.util.find_spec(PACKAGES[kind]) is None:
         raise SparkMissing(f"format={kind}: the package {PACKAGES[kind]} is not installed; {INSTALL}")
+
+
+def check_own_catalog(root: str) -> None:
+    """Refuse a root in which the file of Iceberg's catalog cannot be stored. Raises OptionError."""
+    if "://" in root:
+        raise OptionError(
+            f"format=iceberg: the target {root} is no folder that can hold a catalog; name one in [catalog] of a file"
+        )
 
 
 @contextmanager
