@@ -11,7 +11,12 @@ const COLUMNS = [
   { id: "kind", label: "Kind", sort: true, text: (row) => row.kind.replace("_", " ") },
   { id: "account", label: "Account", cls: "p2", sort: true, text: (row) => line(row.account, 60) },
   { id: "action", label: "State", sort: true, text: (row) => STATES[row.action], level: (row) => LEVELS[row.action] },
-  { id: "text", label: "A reload would", cls: "long", text: (row) => (row.action === "same" ? "" : line(row.text, 400)) },
+  {
+    id: "text",
+    label: "A reload would",
+    cls: "long",
+    text: (row) => (row.action === "same" ? "" : line(row.text, 400)),
+  },
 ];
 
 export class Declared {
