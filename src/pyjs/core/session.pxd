@@ -45,7 +45,7 @@ cdef class ClientSession(Sink):
     cdef public object options          # ConnectOptions
     cdef object pings                   # core.pings.Pings
     cdef object login                   # core.login.Login
-    cdef readonly object user           # core.auth.User, None: not authenticated yet
+    cdef readonly object user           # core.auth.users.User; None: not authenticated yet
     cdef readonly dict subscriptions    # sid -> Subscription
     cdef readonly int64_t started_at_ns, last_activity_ns, closed_at_ns
     cdef readonly uint64_t in_msgs, in_bytes, out_msgs, out_bytes, stalls

@@ -54,7 +54,7 @@ class Ask(NamedTuple):
 
 
 class LookFailed(PyjsError):
-    """The streams cannot be listed; the text has the reason."""
+    """The stored streams or consumers cannot be listed; the text has the reason."""
 
     def __init__(self, reason: str, *, is_temporary: bool) -> None:
         super().__init__(reason)

@@ -444,7 +444,7 @@ class MessagesCheck:
             first = end + 1
 
     def _count(self, segment: Read, removed: bytes) -> None:
-        """Add the live messages of a segment."""
+        """Add a segment's live messages to the totals; report messages that were overwritten but not removed."""
         report = self._report
         end = segment.base_seq + segment.entries
         concerned = (

@@ -43,7 +43,7 @@ def any_public_key(text: str) -> bytes | None:
 
 
 def _key_of_any_kind(text: str) -> bytes | None:
-    """Return the byte of the kind and the 32 bytes of the key in `text`, or None if it is not a key."""
+    """Return the kind byte followed by the 32-byte key, or None if `text` is not a key."""
     if len(text) != TEXT_SIZE or not text.isascii():
         return None
     try:

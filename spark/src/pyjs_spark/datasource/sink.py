@@ -63,7 +63,7 @@ def stream_writer(
 
 
 class PartitionWriter:
-    """The part of both writers that runs in workers. Pickled; immutable."""
+    """The part that both writers share. It is pickled to the workers, where `write` runs, and never changes."""
 
     def __init__(self, options: SinkOptions, plan: RowPlan) -> None:
         self.options = options

@@ -167,7 +167,7 @@ def _is_block(low: int, high: int, rows_per_file: int) -> bool:
 
 
 def compact(spark: SparkSession, root: str, groups: Iterable[DayFiles]) -> list[DayFiles]:
-    """Merge the planned files, day by day; return the merged ones."""
+    """Merge each group of files, day by day; return the groups."""
     days: dict[tuple[str, str], list[DayFiles]] = {}
     for group in groups:
         days.setdefault((group.stream, group.date), []).append(group)

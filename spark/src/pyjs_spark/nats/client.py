@@ -130,7 +130,7 @@ class Client:
         self._stream.close()
 
     def ping(self, timeout_s: float = 2.0) -> None:
-        """Send PING; any bytes from the server prove that it is alive. Raises ConnectionLost."""
+        """Send PING and wait for the PONG. Raises ConnectionLost if none arrives within `timeout_s`."""
         wanted = self._pongs + 1
         self._stream.send(b"PING\r\n")
         deadline_s = time.monotonic() + timeout_s

@@ -137,7 +137,10 @@ def _why(
 
 
 def _check_ids(rows: DataFrame) -> None:
-    """Raise OptionError if two originals have the same id: within its duplicate window, the target stores one."""
+    """Raise OptionError if two archived messages have the same id.
+
+    Within its duplicate window, the target would store only one of them.
+    """
     from pyspark.sql import functions as f
 
     twice = (

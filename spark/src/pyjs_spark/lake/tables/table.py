@@ -190,7 +190,10 @@ def check_installed(kind: str) -> None:
 
 @contextmanager
 def told(table: Table) -> Iterator[None]:
-    """Convert a library's exceptions to SparkErrors of one line, since the libraries have no common error class."""
+    """Convert the library's exceptions, except OSError, to one-line SparkErrors.
+
+    Catches Exception: the libraries have no common base class.
+    """
     try:
         yield
     except (SparkError, OSError):
