@@ -1,8 +1,8 @@
 """A consumer: delivers the messages of a stream, and stores which of them were acknowledged.
 
 `deliver` handles an incoming ack: it acknowledges the delivery at once, in memory. `pump`, called in the turn, has
-one order of effects: deliver, write the changes with one small write, then answer acks, pass acknowledged sequences
-to the stream, and publish advisories. `deliver_some` first sends due redeliveries, in sequence order, then the next
+one order of effects: deliver, write the changes with one small write, then answer acks, publish advisories, and pass
+acknowledged sequences to the stream. `deliver_some` first sends due redeliveries, in sequence order, then the next
 matches of the filter. It sends to the waiting requests, round robin, or to the deliver subject, as long as a receiver
 is ready and max_ack_pending allows it.
 
@@ -182,7 +182,7 @@ cdef class Consumer(StreamConsumer):
             self.mark_dirty()
 
     def tell_pause(self) -> None:
-        """Publish the advisory about the begin or the end of a pause."""
+        """Publish the advisory about the beginning or the end of a pause."""
         until = as_json(self.config).get("pause_until", ZERO_TIME)
         self.events.note("pause", paused=self.paused_until > self.turn.now, pause_until=until)
 
@@ -605,7 +605,7 @@ cdef class Consumer(StreamConsumer):
     # -- the turn --------------------------------------------------------------------------------------------------
 
     cpdef void wake(self, uint64_t seq) noexcept:
-        """Queue the consumer for new messages; before `seq` (0: unknown), none since its last search matches."""
+        """Queue the consumer for new messages; `seq`: the first possible match since its last search; 0: unknown."""
         self.mark_dirty()
         self.cursor.woken(seq)
 

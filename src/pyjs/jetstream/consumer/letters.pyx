@@ -1,4 +1,4 @@
-"""Deliveries that were given up, for the sender of dead letters: ends, and the acknowledgement that follows a letter.
+"""Deliveries that were given up, for the sender of dead letters: how they end, and are acknowledged after the letter.
 
 A delivery that reached max_deliver, or was terminated, stays unacknowledged in `AckState.exhausted` until its dead
 letter is stored.
