@@ -270,7 +270,7 @@ class Inflow:
             self._search = SourceSearch(store, positions.true_at, missing)
         positions.true_at = store.last_seq
 
-    # -- origins on any server: origin_link.Target -----------------------------------------------------------
+    # -- origins on any server: link_state.Target ------------------------------------------------------------
 
     def settled_steps(self) -> Generator[Step, None, None]:
         """Wait until every copy is either stored or lost.

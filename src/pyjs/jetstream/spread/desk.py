@@ -124,8 +124,8 @@ class Desk:
     ) -> Generator[Step, None, None]:
         """Answer a request once its stream is not being changed, unless another worker has done so."""
         key = js.account.name, args[0]
-        # Ask at once, while the others remember which requests they answered; after this, none of them answers by
-        # itself.
+        # Ask at once, while the other workers remember which requests they answered. Those that have not answered
+        # this one no longer will by themselves.
         is_taken = bool(request.reply) and (yield from self._is_taken(request))
         if is_taken:
             return
@@ -141,7 +141,7 @@ class Desk:
             self._pass_on(worker, router, request)
 
     def _is_taken(self, request: Request) -> Generator[Step, None, bool]:
-        """Return whether another worker has answered a request; if not, none of them will do so by itself."""
+        """Return whether another worker has answered a request. The others no longer answer it by themselves."""
         self._orders += 1
         number, asked = self._orders, set(self._spread.online)
         answers = self._claims[number] = {}

@@ -194,7 +194,7 @@ def _given_up(consumer: Consumer) -> Reason | None:
 
 
 def _unsent_letters(consumer: Consumer, sender: LetterSender, first: int) -> Reason:
-    """Return the fact that messages wait for their dead letters."""
+    """Return the reason for given-up messages whose dead letters are not stored yet."""
     count, name = len(consumer.acks.exhausted), sender.target.stream
     data: dict[str, Any] = {"given_up": count, "given_up_seq": first, "dead_letter_stream": name}
     waiting = counted(count, "given-up message waits", "given-up messages wait")
