@@ -223,7 +223,7 @@ def encrypted(data, key) -> bytes:
 
 
 def decrypted(data, key):
-    """Return the plain index in a file, decrypted if necessary.
+    """Return the plain index of a file, decrypting it if necessary.
 
     Raises:
         IndexUnusable: another key encrypted the file.
