@@ -26,13 +26,15 @@ if TYPE_CHECKING:
     from pyjs.jetstream.consumer.consumer import Consumer
 
 LOOK_STEP = 10_000  # subjects compared with a filter between two yields: about a millisecond
-NEVER_NS = 100 * 365 * 86_400 * NS_PER_S  # a later redelivery never happens: ack policy flow_control
+NEVER_NS = (
+    100 * 365 * 86_400 * NS_PER_S
+)  # a redelivery due later than this never happens: ack policy flow_control
 
 
 def why_consumer(
     consumer: Consumer, now_ns: int, *, shows_clients: bool = True
 ) -> Generator[None, None, list[Reason] | None]:
-    """Return the reasons, most important first, in steps; None if the consumer is or was closed meanwhile."""
+    """Return the reasons, most important first, in steps; None if the consumer is closed, or was closed meanwhile."""
     if consumer.closed:
         return None
     moment = Moment(now_ns, consumer.turn.skew, shows_clients)

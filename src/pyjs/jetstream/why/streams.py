@@ -114,7 +114,7 @@ def _replicas(js: JetStream, stream: Stream) -> Reason | None:
 
 
 def _limits(stream: Stream) -> list[Reason]:
-    """Return the limits because of which the stream refuses messages; none if it removes old messages instead."""
+    """Return a reason for each limit at which the stream refuses messages; empty if it removes old ones instead."""
     config, store = stream.config, stream.store
     if config.discard != "new":
         return []
