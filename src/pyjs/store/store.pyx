@@ -469,7 +469,7 @@ cdef class StreamStore:
         return seq if seq < before_seq else 0
 
     def drop_front(self, int64_t max_msgs, int64_t max_bytes, uint32_t limit) -> bool:
-        """Remove up to `limit` of the oldest messages in excess of a maximum (0: none).
+        """Remove up to `limit` of the oldest messages in excess of a maximum (0: no maximum).
 
         Return whether an excess is left.
         """

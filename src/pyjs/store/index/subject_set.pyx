@@ -99,7 +99,7 @@ cdef class SubjectSet:
         return False
 
     cdef Matches few(self, size_t most) noexcept nogil:
-        """Return an empty list with room for `most` subjects, for a search no longer than a look at each subject."""
+        """Return an empty list for up to `most` subjects; a search may take about one step for each subject."""
         cdef Matches found = matches_up_to(most)
         found.looks_left = self.table.table.used + FEW_SUBJECTS
         return found
