@@ -58,7 +58,7 @@ class StoredGroup:
         self.hard = (0, 0, 0)  # term, vote, commit
         self.written_commit = 0  # the commit index in its last record
         self.damage = ""  # a description of the loss; "": the group is intact
-        self.seq = 0  # number of records that the group has had
+        self.seq = 0  # `seq` of its last record; in the first record of a replica, it is the record's number
         self.seen = 0  # used while a log is read: number of the last record that proves `seq`
         self.base_place = 0  # place of its GROUP record
         self.size = 0  # bytes of its GROUP record and of its entries
