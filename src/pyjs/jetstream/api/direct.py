@@ -57,9 +57,7 @@ class DirectGet:
         self._account = account
         self._stream = stream
         self._answers = DirectAnswers(stream.name.encode())
-        self._prefixes = (
-            prefixes  # of request subjects; the rest of these is the subject of the wanted message
-        )
+        self._prefixes = prefixes  # of request subjects: the wanted message's subject follows
 
     def get(self, request: Request) -> Iterator[None] | None:
         """Answer a request that selects its messages in the body; a batch is sent in steps."""

@@ -378,8 +378,7 @@ class ReplicatedStreams:
                 self._consensus.campaign(machine.group)
 
     def _conf_of(self, js: JetStream, assignment: Assignment) -> Conf | None:
-        """Return the first members of the group: an empty Conf() if other replicas will add this one, or None if the
-        log already has the group.
+        """Return the first members of a group: Conf() if other replicas add this one; None if the log has the group.
 
         Raises:
             ReplicaLost: the log may have lost the group.
