@@ -77,7 +77,7 @@ class LetterSender:
         self._again: list[int] = []  # those of them that this attempt has not sent again
         self._blocked = False  # nothing is sent before the next attempt
         self._was_refused = False  # whether a refusal was reported since a letter was stored
-        self._delay_ns = RETRY_NS  # pause before the next attempt that is not planned yet
+        self._delay_ns = RETRY_NS  # pause before the next attempt to be planned
         self._timer: Timer | None = None  # of the next attempt
 
     # -- calls of the consumer ---------------------------------------------------------------------------------

@@ -26,9 +26,7 @@ if TYPE_CHECKING:
     from pyjs.jetstream.consumer.consumer import Consumer
 
 LOOK_STEP = 10_000  # subjects compared with a filter between two yields: about a millisecond
-NEVER_NS = (
-    100 * 365 * 86_400 * NS_PER_S
-)  # a redelivery due later than this never happens: ack policy flow_control
+NEVER_NS = 100 * 365 * 86_400 * NS_PER_S  # a redelivery later than this never comes: ack policy flow_control
 
 
 def why_consumer(
