@@ -201,7 +201,7 @@ class Member:
         return size
 
     def proposal_of(self, index: int, term: int) -> object | None:
-        """Return the proposal of this entry; drop any other proposal for its index."""
+        """Return the proposal of this entry, or None; drop another proposal for its index."""
         proposed_in, proposal = self._pending.pop(index, (term, None))
         if proposed_in != term:
             self.machine.dropped(proposal)

@@ -115,7 +115,7 @@ class OpenFiles:
     # -- syncing -----------------------------------------------------------------------------------------------
 
     def take(self, paths: list[str]) -> tuple[list[OpenFile], OSError | None]:
-        """Return the unsynced files among `paths` for a sync job, and the first error of earlier syncs.
+        """Return the unsynced files among `paths` for a sync job, and an error of their earlier syncs, or None.
 
         The files stay open until the caller calls `give_back`.
         """

@@ -60,7 +60,7 @@ class DirectGet:
         self._prefixes = prefixes  # of request subjects: the wanted message's subject follows
 
     def get(self, request: Request) -> Iterator[None] | None:
-        """Answer a request that selects its messages in the body; a batch is sent in steps."""
+        """Answer a request that selects its messages in the body; return the steps that remain, or None."""
         given = self._read(request)
         if given is None:
             return None

@@ -433,7 +433,7 @@ class Desk:
         return True
 
     def _send_on(self, router: Router, request: Request, endpoint: Endpoint, name: str) -> bool:
-        """Send a request to the server that leads its stream, or else to another server of the stream, if any."""
+        """Send a request to the leader of its stream, or another server of it; return False if there is none."""
         assert router.js is not None
         stream = self._machine.state.stream(router.account.name, name)
         opened, replicated = router.js.streams.get(name), router.js.shared.replicated

@@ -385,7 +385,7 @@ class Inflow:
                 self.find_origin(copy.copier)
 
     def find_origin(self, copier: Copier) -> bool:
-        """Attach a copier to its origin if that exists; if not, reports show an error until `connect`."""
+        """Attach a copier to its origin; return False if it is not here: reports show an error until `connect`."""
         copy = self._copy_of.get(copier)
         if copy is None:
             return False  # it was closed while it was queued

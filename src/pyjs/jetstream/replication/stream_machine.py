@@ -570,7 +570,7 @@ class StreamMachine:
     # -- Group -------------------------------------------------------------------------------------------------
 
     def propose(self, payload: bytes, proposal: Proposal) -> bool:
-        """Propose an entry."""
+        """Propose an entry; return False if the consensus refuses it."""
         return self._consensus.propose(self.group, payload, proposal)
 
     def stopped(self, error: Exception) -> None:

@@ -93,7 +93,7 @@ def _store(stream: Stream) -> Reason | None:
 
 
 def _replicas(js: JetStream, stream: Stream) -> Reason | None:
-    """Return the reason why a replicated stream has no leader, or the fact that replicas lag."""
+    """Return the reason why a replicated stream has no leader, or that replicas lag; None if neither is true."""
     member, replicated = js.shared.member, js.shared.replicated
     if member is None or replicated is None or not replicated.is_replica(stream):
         return None
