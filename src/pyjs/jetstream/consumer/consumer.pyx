@@ -738,7 +738,7 @@ cdef class Consumer(StreamConsumer):
             self.give_up(self.acks.pending.lists[<uint32_t> IN_EXHAUSTED].head)
 
     def is_abandoned(self) -> bool:
-        """Return whether the consumer was unused for inactive_threshold and no delivery is pending."""
+        """Return whether the consumer was unused for inactive_threshold; an ack wait is use of a pull consumer."""
         cdef int64_t now = self.turn.now, busy_until
         if self.push is not None:
             return not self.push.bound and now - self.push.unbound_at >= self.threshold
