@@ -167,7 +167,7 @@ cdef class Replay:
                 acks.acknowledge(i)
 
     cdef int acked_exhausted(self, uint64_t seq, uint64_t last) except -1:
-        """Replay acks of exhausted messages, which had reached max_deliver."""
+        """Replay acks of exhausted messages."""
         cdef AckState acks = self.acks
         cdef uint64_t at
         self.count(min(last - seq + 1, <uint64_t> acks.n_exhausted))
