@@ -129,7 +129,7 @@ class PasswordCheck(Job):
             bcrypt.hashpw(given.replace(b"\0", b"."), f"$2b${cost:02d}${SALT}".encode())
 
     def finish(self, failure: Exception | None) -> None:
-        """Pass the result to the session."""
+        """Pass the result to `decided`."""
         self._decided(self.claim, self.matches and failure is None)
 
 
@@ -213,7 +213,7 @@ class Authenticator:
             return Claim(self._mapped.find(tls), free=True)
         if connect.nkey:
             user = self.nkeys.get(connect.nkey)
-            # A user that anyone may be needs no proof.
+            # no_auth_user needs no proof.
             holds = user is not None and (
                 user is self.no_auth_user or is_signed(nonce, connect.sig, user.nkey)
             )
