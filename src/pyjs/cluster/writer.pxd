@@ -15,7 +15,7 @@ cdef inline size_t class_of(Msg* m) noexcept nogil:
     return (<size_t> m.origin >> 10) % PUBLISHERS
 
 cdef class RouteWriter:
-    cdef object route    # the route that owns this writer, and that turns flush; None: the route has ended
+    cdef object route    # the owner, a Route, which turns flush; None: the route has ended
     cdef object cluster                 # cluster.cluster.Cluster
     cdef object link                    # core.link.Link
     cdef Turn turn
