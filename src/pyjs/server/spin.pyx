@@ -55,7 +55,7 @@ cdef class Core:
     cdef int spins              # spins since the last check
     cdef int64_t preempted      # preemptions of the process up to the last check
     cdef int turns              # turns in the current stage of a trial
-    cdef int stages             # stages left in the trial, even ones without spins; 0: no trial
+    cdef int stages             # stages left in the trial; if even, this one has no spins; 0: no trial
     cdef int64_t with_ns        # total time of the turns with spins
     cdef int64_t without_ns
     cdef int64_t rests_until_ns
