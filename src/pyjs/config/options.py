@@ -385,7 +385,7 @@ class ClusterOptions:
 class Worker:
     """One process of a server with several workers, and its place among them."""
 
-    number: int  # from 1; the first worker has the streams
+    number: int  # from 1; without `spread_workers`, only the first worker has streams
     count: int
     name: str  # name of the server, used if the configuration sets none
     port: int  # port for clients
