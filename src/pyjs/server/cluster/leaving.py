@@ -31,8 +31,8 @@ HAND_OVER_S = 5.0
 CALM_S = 0.1  # seconds in which pending requests of clients are answered, if their answers cannot follow them
 RETURN_S = 2.5  # seconds in which a client connects to another server
 FENCE_S = 0.5  # seconds for messages on the way
-# First pause between two looks for a client at another server, doubled up to LOOK_MAX_S. A new subscription there ends
-# the pause: until this server removes its own subscription, the client gets each message from both servers.
+# First pause between two looks for a client at another server, doubled up to LOOK_MAX_S. A new subscription there
+# ends the pause: until this server removes its own subscription, the client gets each message twice.
 LOOK_S = 0.01
 LOOK_MAX_S = 0.2
 
