@@ -43,9 +43,9 @@ from pyjs.core.auth.violations import publish_violation, reply_violation, subscr
 from pyjs.core.tracing.publish import DENIED, NO_ECHO
 
 cdef enum:
-    WORK_MAX = 32768    # units of work of a session in one turn: about 2 ms. One unit is a message, a
-    WORK_MIN = 1024             # receiver, 256 copied bytes, or a visited node of the trie. WORK_MIN: for each read
-    COPIED_BITS = 8
+    WORK_MAX = 32768    # units of work of a session in one turn: about 2 ms
+    WORK_MIN = 1024             # units that each read may use at least
+    COPIED_BITS = 8             # one unit: a message, a receiver, 2^8 copied bytes, or a visited node of the trie
     PILED_UP_BITS = 5           # copying bytes beyond FLUSH_AT takes ten times as long, since their memory is new
     CONTROL_WORK = 48           # SUB, UNSUB, PING, ...
     CONNECT_WORK = 512

@@ -196,7 +196,7 @@ class _Planner:
             raise errcodes.STREAM_UPDATE.error(err=text)
 
     def _find(self, name: str) -> StreamConfig | None:
-        """Return the configuration of a stream after the plan: its origin may be created or changed too."""
+        """Return the configuration after the plan of a stream, which may be declared or stored, or None."""
         if name in self._wanted:
             return self._wanted[name]
         asset = self._assets.streams.get(name)

@@ -12,7 +12,7 @@ client that got its answer wakes on the same core, and in that case spinning is 
 only begin a trial: the loop spins for some turns, sleeps at once for as many, and continues for a while with the
 faster method.
 
-Works on any asyncio loop. Benchmark: reqrep, jssync-1 and get-1 of benchmarks/run.py, and pull-none, where
+Works on any asyncio loop. Benchmark: reqrep, jssync-1 and direct-1 of benchmarks/run.py, and pull-none, where
 spins fail.
 Compiled: a client that waits for each answer pays for the checks and turns.
 """

@@ -93,7 +93,7 @@ class WebSocketPort:
             self.log.warn("Websocket not configured with TLS. DO NOT USE IN PRODUCTION!")
 
     def read_reloaded(self, options: Options) -> TlsSettings | None:
-        """Return the TLS settings of reloaded options, for `reloaded`.
+        """Return the TLS settings of reloaded options, for `reloaded`, or None if they have no TLS.
 
         Raises:
             TlsFailed: a certificate is unusable.
