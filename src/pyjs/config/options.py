@@ -267,7 +267,7 @@ class MonitoringOptions:
 
 @dataclass(eq=False, repr=False, slots=True)
 class TlsOptions:
-    """TLS of client connections, with the checks of clients' certificates; it is off without a certificate."""
+    """TLS of one port, with the checks of the peers' certificates; it is off without a certificate."""
 
     cert_file: str = ""  # certificate chain, PEM
     key_file: str = ""  # private key of `cert_file`, PEM

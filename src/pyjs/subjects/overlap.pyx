@@ -165,7 +165,7 @@ cdef class SubjectTree:
     """A set of valid subjects with their owners."""
 
     cdef _Branch root
-    cdef readonly object version            # a new object whenever the set changes
+    cdef readonly object version            # incremented at each change of the set
 
     def __cinit__(self):
         self.root = _Branch()
