@@ -34,7 +34,7 @@ cdef class RouteWriter:
     cdef uint64_t aside_until[PUBLISHERS]    # by class of publisher: `bulk.out_msgs` after its last large message
     cdef uint64_t aside_done            # number of messages of `bulk` that the other side has handled
     cdef bint is_bulk
-    # in a writer for large messages: `out_msgs` when the other side was last asked what it has handled
+    # in a writer for large messages: `out_msgs` when the other side was last asked for the number of handled messages
     cdef uint64_t asked
     cdef uint64_t after    # in a writer for large messages: number of frames of the route before its last message
 
