@@ -66,8 +66,8 @@ def rewrite_segment(
 ) -> str:
     """Rewrite a segment from its intact records; leave a copy of the old file beside it.
 
-    `base_seq` replaces the one in a damaged header. `erased` are erased messages whose removal no record shows any
-    more. `known` are the contents of the index file, given if the end of the segment or some removals are missing.
+    `base_seq` replaces the one in a damaged header. `erased` are erased messages without a record of their removal.
+    `known` are the contents of the index file, given if the end of the segment or some removals are missing.
     """
     file = segment_file(files, path)
     c = contents_of(path, file.data, number, incarnation, base_seq, image=file.image)

@@ -1,4 +1,4 @@
-"""Answers to clients that are reconnecting: they are held here until another server has the client.
+"""Answers to clients that are reconnecting: this server holds an answer until another server has its client.
 
 A mailbox holds only messages to inboxes. A client may get such a message twice, from this server and from the other
 one, but clients ignore the second answer to a request. A held message is sent once to each server that has the

@@ -44,7 +44,7 @@ class DeclaredStreams:
         (self._applier or self._made(driver, ())).reloaded(assets)
 
     def stop(self) -> None:
-        """Begin nothing more."""
+        """Start no more applications."""
         if self._applier is not None:
             self._applier.stop()
 
