@@ -125,7 +125,7 @@ cpdef SegmentContents decode_index(data):
         raise IndexUnusable(f"{size} bytes that are no index file")
     memcpy(&checksum, p + size - CHECKSUM_SIZE, CHECKSUM_SIZE)
     if checksum != xxh64(p, size - CHECKSUM_SIZE, 0):
-        raise IndexUnusable("its checksum does not fit")
+        raise IndexUnusable("its checksum does not match")
     memcpy(&h, p, INDEX_HEADER_SIZE)
     if h.version != INDEX_VERSION or h.flags \
             or h.entry_size != sizeof(Entry) or h.subject_size != sizeof(SubjectRow):
