@@ -20,7 +20,8 @@ def log_in(address: Address, settings: ConnectSettings) -> tuple[ByteStream, Inf
 
     Raises:
         OSError, ConnectionLost, ProtocolError: the server cannot be reached.
-        AccessDenied, BadCredentials: the server refused these credentials.
+        AccessDenied: the server refused these credentials.
+        BadCredentials: a secret, seed or certificate cannot be used.
     """
     stream = ByteStream(address, settings.timeout_s)
     try:

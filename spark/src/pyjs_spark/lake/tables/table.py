@@ -1,4 +1,4 @@
-"""The table of one stream, as an archive uses it. Subclasses implement the formats; this module uses no library."""
+"""The table of one stream, as an archive uses it. Subclasses implement the formats; this module uses none of their libraries."""
 
 from __future__ import annotations
 
