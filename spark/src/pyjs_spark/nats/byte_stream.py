@@ -92,7 +92,7 @@ class ByteStream:
         return False
 
     def _receive(self, view: memoryview, missing: int, deadline_s: float) -> bool:
-        """Receive once; if many bytes are `missing`, wait until all of them are there. Return False at the deadline."""
+        """Receive once; if at least LARGE bytes are `missing`, wait for all of them. Return False at the deadline."""
         left_s = deadline_s - time.monotonic()
         if left_s <= 0:
             return False
