@@ -8,7 +8,7 @@ rows: 128 B payloads, 1,000 keys (subjects). Both use the same Spark session (lo
 
     batch   count and sum of lengths over all rows, four tasks; processor time of the JVM and its workers, and
             separately that of the broker
-    stream  a query whose triggers follow without a pause, while another process publishes `--rate` messages per second:
+    stream  a query whose triggers follow without a pause, while another process publishes `--rate` messages a second:
             the lag, which is the number of rows in the next batch (the newest offsets that the two sources report are
             taken at different times), and processor time per million rows
 
