@@ -655,7 +655,7 @@ impl Group {
         let first = message.entries[0].index;
         match self.raw.raft.raft_log.term(first - 1) {
             Ok(term) if term > 0 || first == 1 => (message.index, message.log_term) = (first - 1, term),
-            _ => message.entries.clear(), // compacted meanwhile, which has no term or 0: the peer is asked again
+            _ => message.entries.clear(), // the entry before it was compacted: the peer is asked again
         }
     }
 
