@@ -1,7 +1,7 @@
 """Archives of streams, in every format: which ranges are archived or missing, and the files that tasks write.
 
 Ranges end at multiples of `rows_per_file`, and where the stream ended when it was read. A task reads one range
-and writes one file for each UTC day; so a repeated run writes the same files. It writes them to a place that
+and writes one file for each UTC day; so a repeated run writes the same files. Tasks write to a place that
 readers ignore, and the driver makes the files of one attempt visible (tables/). So Spark may run a task several
 times, even at the same time and with different files, for example if messages were deleted in between.
 

@@ -171,7 +171,7 @@ def clamp(span: Span, state: StreamState) -> tuple[Span, list[Gap]]:
 
 
 def recreated(then: str, now: str) -> str:
-    """Return a sentence which says that a stream was deleted and re-created."""
+    """Return the reason for a gap in a stream that was deleted and re-created."""
     return f"the stream was deleted and re-created (planned was the one of {then}, there is the one of {now})"
 
 
