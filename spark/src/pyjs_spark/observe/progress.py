@@ -59,9 +59,7 @@ class BatchDone:
     seconds: float
     is_work: bool = True  # False: a report without a batch, because the query is waiting
     size: int | None = None  # bytes of the payloads, if `measured` counted them
-    late_rows: int = (
-        0  # dropped rows, older than the watermark; Spark counts them after a partial aggregation
-    )
+    late_rows: int = 0  # dropped, since older than the watermark; counted after a partial aggregation
     state_rows: int = 0
     streams: tuple[StreamPart, ...] = ()
     phases: Mapping[str, float] = field(default_factory=dict)  # seconds of each phase

@@ -34,9 +34,8 @@ from pyjs_spark.store.place import StoreDirectory
 LOG = logging.getLogger("pyjs_spark")
 BATCH_SIZE_MAX = 32 << 20  # maximum bytes of subjects, headers and payloads in one batch
 BATCH_ROWS, BULK_BATCH_ROWS = 10_000, 65_536
-FAILURES_MAX = (
-    6  # maximum number of consecutive failures without a message in between; their pauses last about 12 s
-)
+# maximum number of consecutive failures without a message in between; their pauses last about 12 s
+FAILURES_MAX = 6
 
 
 @dataclass(frozen=True)

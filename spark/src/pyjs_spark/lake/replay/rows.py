@@ -23,9 +23,7 @@ HEADERS_SIZE = (  # SQL expression for the size of a message's headers, counted 
     "octet_length(msg_id) + aggregate(map_entries(headers), 0L, (sum, e) -> "
     "sum + aggregate(e.value, 0L, (part, v) -> part + octet_length(e.key) + octet_length(v) + 4))"
 )
-NOT_REPEATED = (
-    "(?i)(nats|pyjs)-.*"  # headers that are left out: they may have an effect on a server or a sink
-)
+NOT_REPEATED = "(?i)(nats|pyjs)-.*"  # left out: some would have an effect again on a server or a sink
 
 
 def messages(spark: SparkSession, found: Replay, batches: Sequence[Batch]) -> DataFrame:
@@ -98,7 +96,7 @@ class Limits:
 
 
 def check(spark: SparkSession, found: Replay, limits: Limits, batches: Sequence[Batch]) -> None:
-    """Raise OptionError if a row cannot be written; called before the first write of a run."""
+    """Raise OptionError if a row cannot be written; called before the first write of a replay."""
     from pyspark.sql import functions as f
 
     if not batches:
@@ -139,7 +137,7 @@ def _why(
 
 
 def _check_ids(rows: DataFrame) -> None:
-    """Raise OptionError if two originals have the same id: the target may store only one of them."""
+    """Raise OptionError if two originals have the same id: within its duplicate window, the target stores one."""
     from pyspark.sql import functions as f
 
     twice = (
