@@ -7,7 +7,7 @@ where a write cannot have been interrupted.
 `walk` of the compiled decoders handles runs of ordinary messages. This module examines all other records; without the
 compiled decoders, it examines all records.
 
-Source: docs/storage-format.md, "Reading back".
+Source: docs/storage-format.md, "Rules for damaged segments".
 """
 
 from __future__ import annotations
