@@ -34,7 +34,8 @@ TYPES = {
 }
 NULLABLE = ("value", "headers")
 EXTRA = ("created_ns", "headers", "size")  # columns that a read returns only if the user's schema has them
-# The message column from which each column is computed; all of them also need the headers.
+# The message column from which each column is computed. `operation` and `value` also need the headers, and so do
+# all columns if deletions are left out.
 SOURCES = {
     "key": "subject",
     "value": "data",

@@ -398,7 +398,7 @@ KIND = JobKind(
         STREAM,
         Key("target", "folder of the archive, or of snapshots", is_positional=True, is_needed=True),
         Key("latest", "write a snapshot from the server", option_values.boolean, default=False),
-        replace(ROWS_PER_FILE, default=None),  # without a default, it is known whether it was given
+        replace(ROWS_PER_FILE, default=None),  # no default, since --latest refuses a given key
     ),
     _run,
     _explain,

@@ -1,4 +1,4 @@
-"""A listener for the streaming queries of a session, which passes each report on to reporters.
+"""A listener for the streaming queries of a session; it passes each report to reporters.
 
     from pyjs_spark.observe.listener import attach
     from pyjs_spark.observe.lines import LogLines

@@ -1,7 +1,6 @@
 """Messages of one range of sequences as Arrow batches, read by a pull consumer that exists only for the read.
 
 The consumer is ephemeral, has ack policy none, and begins at the range's first sequence; so the read changes
-The consumer is ephemeral, has ack policy none, and begins at the range's first sequence; so the read changes
 nothing on the server and can be repeated. At most one request is open, and none while the caller processes a batch.
 So even if a caller is slow for minutes, no bytes wait on the server, which would otherwise close the connection.
 
@@ -155,7 +154,7 @@ class PullRead:
                 self._heard_at_s = time.monotonic()
 
     def close(self) -> None:
-        """Delete the consumer; if that fails, the server deletes it after 30 s."""
+        """Delete the consumer; if that fails, the server deletes it after its inactive threshold (at most 30 s)."""
         consumer, self._consumer = self._consumer, None
         if consumer is not None:
             with suppress(SparkError):

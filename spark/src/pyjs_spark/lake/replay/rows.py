@@ -23,7 +23,7 @@ HEADERS_SIZE = (  # SQL expression for the size of a message's headers, counted 
     "octet_length(msg_id) + aggregate(map_entries(headers), 0L, (sum, e) -> "
     "sum + aggregate(e.value, 0L, (part, v) -> part + octet_length(e.key) + octet_length(v) + 4))"
 )
-NOT_REPEATED = "(?i)(nats|pyjs)-.*"  # headers that would have an effect again on a server or a sink
+NOT_REPEATED = "(?i)(nats|pyjs)-.*"  # left out: some would have an effect again on a server or a sink
 
 
 def messages(spark: SparkSession, found: Replay, batches: Sequence[Batch]) -> DataFrame:

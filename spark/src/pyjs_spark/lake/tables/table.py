@@ -1,4 +1,7 @@
-"""The table of one stream, as an archive uses it. Subclasses implement the formats; this module uses no library."""
+"""The table of one stream, as an archive uses it. Subclasses implement the formats.
+
+This module uses none of the formats' libraries.
+"""
 
 from __future__ import annotations
 
