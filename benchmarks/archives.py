@@ -109,7 +109,7 @@ def digests(client: PlainClient) -> array[int]:
 
 
 def back_up(client: PlainClient) -> tuple[dict[str, Any], bytes]:
-    """Return the response and the archive, having acknowledged every chunk."""
+    """Acknowledge every chunk of a backup; return the response and the archive."""
     chunks = client.inbox + b".c"
     asked = {"deliver_subject": chunks.decode(), "chunk_size": CHUNK_SIZE}
     answer, parts = client.request("$JS.API.STREAM.SNAPSHOT.S", asked), []

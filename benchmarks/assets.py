@@ -3,7 +3,7 @@
     python benchmarks/assets.py [PART ...] [--scale F] [--only ours|peer] [--json FILE]
 
 consumers    5,000 durable consumers through one connection, 100 requests outstanding; again while another client
-             publishes into a stream as fast as it can
+             publishes 500,000 messages per second into a stream, and again while it publishes as fast as it can
 streams      2,000 streams, 100 requests outstanding, and their deletes
 many         20,000 streams of one message: disk, start, the time SIGTERM takes
 descriptors  2,000 streams, and one of 20 GB, with 256 descriptors: each stream is written to and read from

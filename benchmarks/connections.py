@@ -32,7 +32,7 @@ SIZE = 128  # bytes of an active client's message
 
 
 class Member:
-    """One connection, and how many of its reads ended with `mark`."""
+    """One connection; `count` is the number of answers received, each of which ends with `mark`."""
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
@@ -99,7 +99,7 @@ class Crowd:
             self._wait()
 
     def expect(self, mark: bytes) -> None:
-        """Count answers to another mark from now on."""
+        """Count answers that end with another mark from now on."""
         for member in self.members:
             member.mark, member.count, member.line = mark, 0, b""
 

@@ -204,7 +204,7 @@ class Trio:
         done = count // per_turn * per_turn
         assert self.leader.count - before == done
         wall = sum(node.seconds for node in self.nodes.values())
-        # the leader's share of the wall time, of the processor time
+        # The processor time is divided in proportion to the wall time of the nodes.
         leader = used * self.leader.seconds / wall
         followers = len(self.nodes) - 1
         return leader * 1e6 / done, (used - leader) * 1e6 / done / followers

@@ -1,8 +1,8 @@
 """Files and ports for rows with special connections: a certificate, an operator with tokens, a WebSocket port.
 
-A configuration names {cert} and {key}: EC P-256 for 127.0.0.1; {operator}: lines for an operator whose tokens are in
-memory; {ws_port}: replaced when a server is started with it. Arguments name {creds}: a user of that operator.
-Everything is made once.
+A configuration may contain {cert} and {key}, the files of a certificate (EC P-256) for 127.0.0.1; {operator}, the
+lines for an operator whose tokens are in memory; and {ws_port}, which becomes a port when the server starts. The
+driver's arguments may contain {creds}, a user of that operator. The files are created once.
 """
 
 from __future__ import annotations

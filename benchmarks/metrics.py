@@ -2,7 +2,8 @@
 
     python benchmarks/metrics.py [--streams N] [--consumers N] [--rounds N]
 
-A node in this process, without sockets. The lowest of the rounds: other programs only add.
+Measures a node in this process, without sockets. The figures are the lowest of the rounds, since other programs can
+only increase them.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ rows: 128 B payloads, 1,000 keys (subjects). Both use the same Spark session (lo
 
     batch   count and sum of lengths over all rows, four tasks; processor time of the JVM and its workers, and
             separately that of the broker
-    stream  a query with triggers as fast as they come, while another process publishes `--rate` messages per second:
+    stream  a query whose triggers follow without a pause, while another process publishes `--rate` messages a second:
             the lag, which is the number of rows in the next batch (the newest offsets that the two sources report are
             taken at different times), and processor time per million rows
 
@@ -260,7 +260,7 @@ def stream(spark: Any, side: Side, rate: int, seconds: float, folder: str) -> Fi
 
 
 def measured(run: Callable[[], None], side: Side, rows: int) -> Figures:
-    """Return the processor seconds of a batch per million rows; a first batch warms up."""
+    """Return the processor seconds of a batch per million rows; the caller has run a batch as a warm-up."""
     spark_s, broker_s = cpu_seconds(os.getpid(), side.not_spark), cpu_seconds(side.broker)
     run()
     used = cpu_seconds(os.getpid(), side.not_spark) - spark_s

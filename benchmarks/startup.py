@@ -2,7 +2,7 @@
 
     python benchmarks/startup.py [--rounds N] [--peer PATH] [--ours "CMD"] [--json FILE]
 
-Bytecode is cached, as an installation has it: PYTHONDONTWRITEBYTECODE of the caller does not count.
+Bytecode is cached, as in an installation: the caller's PYTHONDONTWRITEBYTECODE is ignored.
 Rounds are interleaved: bare `python -c pass` (to its exit), nats-server, ours. The spawner is native
 (`natsload spawn`), so that no Python code runs between the clock and the server.
 """

@@ -35,7 +35,7 @@ def open_store(directory: str) -> FileStore:
 
 
 def fill(directory: str, how: str, messages: int, size: int, subjects: int) -> None:
-    """Write the messages; then end as `how` names, in any case without the destructors of Python."""
+    """Write the messages, and close the store if `how` is `stop`; the process ends without Python's destructors."""
     store = open_store(directory)
     for _ in range(PARTS):
         store_load.append_many(store, messages // PARTS, size, 1000, subjects)

@@ -8,7 +8,7 @@ Each module contains PYJS_SOURCE_HASH (base/stamp.h), a digest of its .pyx, of e
 file already has both is not compiled again, regardless of timestamps. tests/conftest.py compares the digests with the
 tree, so that no test runs on stale code.
 
-The functions that Cython adds to every module are in one, SHARED, which has no .pyx file: this saves a fifth
+The functions that Cython adds to every module are in one library, SHARED, which has no .pyx file: this saves a fifth
 of the compiler's time, and a third of the size of a small module.
 
 Environment: PYJS_CFLAGS adds flags to compiler and linker (the sanitizer build).
@@ -41,21 +41,21 @@ DIRECTIVES = {
     "initializedcheck": False,
     "cdivision": True,
     "embedsignature": False,
-    "auto_pickle": False,  # never pickled, and the code for it is a tenth of the compiler's work
+    "auto_pickle": False,  # no object is pickled, and the code for it would take a tenth of the compiler's time
     "binding": True,
     "profile": False,
     "freethreading_compatible": False,
 }
 SHARED = "pyjs._shared"
-# Not shared: what no module uses. Memory views would take two milliseconds of each start.
+# Features that no module uses are left out: memory views alone would add two milliseconds to each start.
 SHARING = {
     "shared_utility_qualified_name": SHARED,
     "shared_utility_features_disabled": ["AutoPickle", "MemoryView"],
 }
-# The C is the same with and without them: they are not part of the digests.
+# These do not change the generated C, so the digests do not contain them.
 WARNINGS = {"warn.maybe_uninitialized": True, "warn.unused": True, "warn.multiple_declarators": True}
 WARNING = re.compile(r"warning: ([^:]+):")
-NO_WARNING = "Unused entry 'genexpr'"  # a generator expression is an entry that nobody could use
+NO_WARNING = "Unused entry 'genexpr'"  # Cython reports this for every generator expression
 MADE = Path("build/cython")  # generated C files, and the warnings of each module
 COMPILE_ARGS = ["-O2", "-fno-strict-aliasing", "-g0"]  # Python's own flags ask for -g; a wheel is stripped
 STAMP_ARGS = ["-include", str(SRC / "pyjs" / "base" / "stamp.h")]
@@ -88,7 +88,7 @@ def module_name(pyx: Path, src: Path = SRC) -> str:
 
 
 def shared_files(pyx: Path, src: Path = SRC) -> list[Path]:
-    """Return the other files compiled into `pyx`: all C headers, every .pxd that it cimports, and theirs."""
+    """Return the other files compiled into `pyx`: all C headers, and every .pxd that it cimports, even indirectly."""
     found: set[Path] = set()
     look = [pyx, pyx.with_suffix(".pxd")]
     while look:
@@ -128,7 +128,7 @@ def source_hash(pyx: Path, src: Path = SRC) -> str:
 
 
 def flags() -> bytes:
-    """Return what the digests of all modules contain besides their sources."""
+    """Return the part that all digests share: the directives, and the flags of the compiler."""
     given = [*COMPILE_ARGS, os.environ.get("PYJS_CFLAGS", "")]
     return repr((sorted(DIRECTIVES.items()), sorted(SHARING.items()), given)).encode()
 
@@ -142,7 +142,7 @@ def warnings_file(pyx: Path, src: Path = SRC) -> Path:
 def collected_warnings(sources: Iterable[tuple[Path, Path]]) -> Iterator[None]:
     """Write Cython's warnings about `sources` (each a .pyx and its root) into a file for each.
 
-    Its output to standard error appears there after it has ended.
+    Cython's output to standard error is printed when the block ends.
     """
     with tempfile.TemporaryFile("w+") as heard:
         loud = os.dup(2)
@@ -171,7 +171,7 @@ def translate(extensions: list[Extension], nthreads: int, folder: Path = MADE) -
 
     made: list[Extension] = []
     pyx = [Path(ext.sources[0]) for ext in extensions if ext.name != SHARED]
-    # The data source for Spark, whose wheel has to work without the server's, shares nothing.
+    # The decoders for Spark do not use SHARED, since their wheel must work without the server's wheel.
     for src, sharing in ((SRC, SHARING), (FAST, {})):
         some = [ext for ext in extensions if Path(ext.sources[0]).is_relative_to(src)]
         with collected_warnings([(path, src) for path in pyx if path.is_relative_to(src)]):
@@ -241,7 +241,7 @@ class BuildExt(build_ext):
         self.force = True  # the copy into src/ (--inplace) must not depend on timestamps either
 
     def is_current(self, ext: Extension) -> bool:
-        """Return whether a file in the build folder or in src/ is of this source and this Cython."""
+        """Return whether a file in the build folder or in src/ was compiled from this source by this Cython."""
         digest = dict(ext.define_macros)["PYJS_SOURCE_HASH"].strip('"').encode()
         built = Path(self.get_ext_fullpath(ext.name))
         in_place = Path(ext.sources[0]).parent / Path(self.get_ext_filename(ext.name)).name
@@ -268,7 +268,7 @@ class BuildExt(build_ext):
             probe.write_text("#include <Python.h>\nint pyjs_probe(void) { return 0; }\n")
             try:
                 self.compiler.compile([str(probe)], output_dir=folder, include_dirs=self.include_dirs)
-            except Exception as error:  # distutils has several classes, none of which helps the reader
+            except Exception as error:  # setuptools raises errors of several classes
                 version = f"{sys.version_info.major}.{sys.version_info.minor}"
                 raise SystemExit(NO_COMPILER.format(reason=error, version=version)) from None
 

@@ -36,7 +36,7 @@ def info_filter(victim: Victim) -> None:
     ask(victim, [_call(INFO, b'{"subjects_filter":"*.00000007"}')] * 100)
 
 
-@attack("10 pages of STREAM.INFO with the subjects of a million", setup=million_subjects)
+@attack("10 pages of STREAM.INFO with the subjects of a stream of a million subjects", setup=million_subjects)
 def info_subjects(victim: Victim) -> None:
     ask(victim, [_call(INFO, b'{"subjects_filter":">","offset":%d}' % (n * 100_000)) for n in range(10)], 2)
 

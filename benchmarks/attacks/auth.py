@@ -101,7 +101,7 @@ def log_lines(victim: Victim) -> None:
     victim.count(200, 200 - lines)
 
 
-@attack("1,000 connections that never finish their CONNECT, a byte at a time")
+@attack("1,000 connections that send CONNECT a byte at a time and never finish it")
 def slow_connect(victim: Victim) -> None:
     clients = [victim.raw(b"CONN") for _ in range(1_000)]
     for byte in b'ECT {"verbose":fal':

@@ -79,7 +79,7 @@ def subsz(victim: Victim) -> None:
     victim.count(len(requests), _pipelined(victim, requests))
 
 
-@attack("half HTTP requests, which a server should give up", limit_s=90.0)
+@attack("300 incomplete HTTP requests, which the server should time out", limit_s=90.0)
 def half_requests(victim: Victim) -> None:
     clients = [_connect(victim) for _ in range(300)]
     for client in clients:

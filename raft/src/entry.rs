@@ -57,7 +57,7 @@ pub fn check_item(item: &Item) -> Result<(), String> {
     }
 }
 
-// A change: count u8, then `count` times (op u8, peer u64); the rest is 0.
+// The body of a change: count u8, then `count` times (op u8, peer u64); the rest is 0.
 const CHANGE_SIZE: usize = 9;
 pub const ADD_VOTER: u8 = 1;
 pub const ADD_LEARNER: u8 = 2;

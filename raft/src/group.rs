@@ -150,8 +150,7 @@ impl Group {
         Ok(group)
     }
 
-    // -- randomness and time
-    // ------------------------------------------------------------------------------------------
+    // -- randomness and time ------------------------------------------------------------------------------------------
 
     /// Draws the election timeout. Replaces the engine's own draw, which uses a thread-local source of randomness.
     fn draw(&mut self) {
@@ -526,10 +525,9 @@ impl Group {
         Err(format!("peer {} does not lead", self.peer))
     }
 
-    // -- lost and returned nodes
-    // --------------------------------------------------------------------------------------
+    // -- lost and returned nodes --------------------------------------------------------------------------------------
 
-    /// Handles the loss of a node: elects at once if it was the leader's; as a leader without a quorum, wakes.
+    /// Handles the loss of a node: starts an election if the leader was on that node; wakes a leader without a quorum.
     pub fn node_silent(&mut self, node: u32, silent: &impl Fn(u64) -> bool) {
         if self.is_leader() {
             self.peer_lost(node, silent);
@@ -584,7 +582,7 @@ impl Group {
         Some((at + voters.len() - first) % voters.len())
     }
 
-    /// If this node leads, wakes for a node that answers again and has a peer of the group.
+    /// Wakes the group if this node leads it and the node that answers again has one of its peers.
     pub fn node_heard(&mut self, node: u32) {
         if self.is_leader() && self.others().any(|peer| node_of(peer) == node) {
             self.wake();
@@ -610,8 +608,8 @@ impl Group {
         let appends = found.messages.iter().filter(|message| message.get_msg_type() == MessageType::MsgAppend);
         self.told = appends.map(|message| message.commit).fold(self.told, u64::max);
         found.answers = ready.take_persisted_messages();
-        // Answers of a peer that has lost the leadership in this turn may refer to entries that its log no longer
-        // has.
+        // If this peer has lost the leadership in this turn, its answers may refer to entries that are no longer in
+        // its log.
         found.answers.retain(is_in_place);
         found.reads = ready.take_read_states().into_iter().map(|read| (read.index, read.request_ctx)).collect();
         self.take_snapshot(&ready, &mut found);
@@ -656,7 +654,7 @@ impl Group {
         let first = message.entries[0].index;
         match self.raw.raft.raft_log.term(first - 1) {
             Ok(term) if term > 0 || first == 1 => (message.index, message.log_term) = (first - 1, term),
-            _ => message.entries.clear(), // compacted meanwhile, which has no term or 0: the peer is asked again
+            _ => message.entries.clear(), // the entry before it was compacted: the peer is asked again
         }
     }
 
@@ -676,7 +674,7 @@ impl Group {
         found.snapshot = Some((meta.index, meta.term, conf, descriptor));
     }
 
-    /// Returns one committed entry in `found`; a membership change takes effect here.
+    /// Adds a committed entry to `found`; a membership change takes effect here.
     fn apply(&mut self, index: u64, found: &mut Found) {
         let item = *self.raw.store().item(index).expect("a committed entry is in the log");
         found.committed.push((index, item));

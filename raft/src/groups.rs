@@ -47,7 +47,7 @@ pub struct Write {
 /// The results of a turn.
 #[derive(Default)]
 pub struct Turn {
-    pub token: u64, // 0: no frames wait for a write
+    pub token: u64, // 0: the writes need not be reported as stored
     pub must_sync: bool,
     pub batches: Batches,
     pub writes: Vec<Write>,

@@ -27,12 +27,12 @@ pub struct Point {
     pub descriptor: [u8; DESCRIPTOR_SIZE],
 }
 
-/// Entries after the start, vote and memberships.
+/// The entries after the start, the vote, and the memberships.
 ///
 /// Invariant: `confs` is not empty and ascends, and its first index is at or before the start.
 pub struct Log {
     pub hard: HardState,
-    start: u64,      // index of the last compacted entry; 0 in a new group
+    start: u64,      // index of the last compacted entry; 1 in a new group, 0 before a peer's first snapshot
     start_term: u64, // term of that entry
     items: VecDeque<Item>,
     confs: Vec<(u64, ConfState)>,

@@ -19,7 +19,7 @@ create_exception!(pyjs_raft, UnknownGroup, RaftError, "The group is not open on 
 create_exception!(pyjs_raft, Quarantined, RaftError, "The group has panicked; the text names it and says how.");
 create_exception!(pyjs_raft, Refused, RaftError, "The group cannot do that now; the text says why.");
 
-/// Changes with every change of `_engine.pyi`: a caller refuses an engine with another number.
+/// Changes with every change of the interface in `_engine.pyi`; a caller refuses an engine with another number.
 const INTERFACE: u32 = 1;
 
 type Entry = (u64, u8, Vec<u8>);
@@ -34,7 +34,7 @@ impl From<Failure> for PyErr {
     }
 }
 
-/// A membership. In a joint membership, `outgoing` and `next_learners` are not empty.
+/// A membership. Only a joint membership has `outgoing` voters, and may have `next_learners`.
 #[pyclass(frozen, get_all, eq, module = "pyjs_raft")]
 #[derive(Clone, PartialEq)]
 struct Conf {

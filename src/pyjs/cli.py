@@ -160,7 +160,7 @@ def _answer(line: CommandLine) -> int | None:
 
 
 def _command_fix(word: str) -> str:
-    """Return what to write instead of an unknown command."""
+    """Return the fix for an unknown command."""
     from pyjs.config.errors import suggestion
 
     if word.isdigit():
@@ -224,7 +224,7 @@ def _doctor(words: list[str]) -> int:
 
 
 def _plan(words: list[str]) -> int:
-    """Show what the file would change in the running server."""
+    """Show the changes that the file would make in the running server."""
     missing = missing_packages()
     if missing:
         return _fail(_told(missing))

@@ -569,7 +569,7 @@ class Node(Host):
         self._routes_timer = None  # `_end_turn` checks the routes at the end of this turn
 
     def _mend(self) -> None:
-        """Close sessions, and reopen streams and consumers, after faults: their state may be half changed."""
+        """After faults, close sessions and routes, reopen streams and consumers: their state may be half changed."""
         for owner, _ in self.turn_state.take("faulted"):
             if isinstance(owner, ClientSession):
                 owner.link.abort()

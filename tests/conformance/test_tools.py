@@ -1,6 +1,6 @@
-"""The tools that watch a nats-server see the same of both servers: the exporter, nats-top, reports of `nats`.
+"""Monitoring tools show the same for both servers: the exporter, nats-top, reports of `nats`.
 
-And each query of the official Grafana dashboards finds series on /metrics. `make tools` builds the programs with Go;
+Each query of the official Grafana dashboards finds series on /metrics. `make tools` builds the programs with Go;
 without one of them, its test is skipped.
 """
 

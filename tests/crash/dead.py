@@ -1,8 +1,8 @@
 """Dead letters and kill -9: no message that was given up is lost, and none has two letters.
 
 A work queue gives messages up by +TERM and by max_deliver, with acknowledgements in between, and the server is killed
-at any moment of that: before, between and after the letter, its sync and the removal of the message. After each
-start, the letters that wait are awaited; then each message is in exactly one place.
+at any moment: before and after the letter is written, its sync, and the removal of the message. After each start, the
+test waits for the letters that are still missing; then each message is in exactly one place.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Random histories of edits: the files, and how each is applied. A seed is the same history every time."""
+"""Random histories of edits: the files, and how each is applied. A seed always gives the same history."""
 
 from __future__ import annotations
 

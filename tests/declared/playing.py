@@ -1,7 +1,7 @@
 """Plays a history on a real server, and checks after each edit that the streams equal the file.
 
-The file declares for account A. Account R gets the same configurations by plain requests: what the API makes of them
-must be what the server made of the file.
+The file declares the streams of account A. Account R gets the same configurations by plain requests, and must end
+with the same streams.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Store directories as a server left them, one plain and one encrypted, and what was in them."""
+"""Store directories as a server left them, one plain and one encrypted, and their contents."""

@@ -1,7 +1,7 @@
 """Make golden store directories of a cluster: `python -m tests.golden.make_cluster`, before a change of the node log.
 
-Writes cluster/node-log-<version>.tar.xz, the store directories of three servers that were killed, and the .json of
-what a client saw in them.
+Writes cluster/node-log-<version>.tar.xz, the store directories of three servers that were killed, and the .json with
+the contents that a client read from them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A store directory that was written long ago is opened and holds what it held."""
+"""A store directory that was written long ago can be opened, and has its original contents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Three servers open the store directories of a cluster that were written long ago, and go on with them."""
+"""Three servers open the store directories of a cluster that were written long ago, and continue to use them."""
 
 from __future__ import annotations
 

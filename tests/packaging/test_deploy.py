@@ -1,6 +1,6 @@
 """The files with which the server is run: unit, Compose file, image, workflow, and the chart of nats-io/k8s.
 
-What needs a program that is not installed is skipped with its name; `make release-check` requires them.
+A test that needs a missing program is skipped, and names it; `make release-check` requires all of them.
 """
 
 from __future__ import annotations

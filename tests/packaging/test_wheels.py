@@ -1,7 +1,7 @@
 """The wheels of a release where no compiler is found: from nothing to the first message within a minute.
 
-PYJS_WHEELS names the directory with the wheels; `make wheels` sets it. Our own wheels are installed by their files,
-and what they require from the package registry, as wheels only.
+PYJS_WHEELS names the directory with the wheels; `make wheels` sets it. Our own wheels are installed from their files,
+and their dependencies from the package registry, as wheels only.
 """
 
 from __future__ import annotations

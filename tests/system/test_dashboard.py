@@ -1,7 +1,7 @@
 """The dashboard in a browser: what it shows, that it is live, usable by all, and harmless whatever clients send.
 
-One server and one Chromium for the whole module. In no test may a page have an error or a warning in its console, or
-ask any other host for anything.
+One server and one Chromium serve the whole module. No page may have an error or a warning in its console, or send a
+request to another host.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Dead letters as a client sees them: set up, read, replay, over a restart and with commands of nats-py."""
+"""Dead letters as a client sees them: set up, read and replayed, across a restart, and with nats-py."""
 
 from __future__ import annotations
 

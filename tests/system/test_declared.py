@@ -1,4 +1,4 @@
-"""Declared streams of a real process: kill -9 in the middle, buckets as clients make them, files that are wrong."""
+"""Declared streams of a real process: kill -9 in the middle, buckets as clients create them, invalid files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Declared streams on three real servers: the leader of the metadata applies its file, whatever is killed."""
+"""Declared streams on three real servers: the leader of the metadata applies its file, whichever server is killed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""kill -9 in the middle of a burst: every acknowledged message is there, in order, once."""
+"""kill -9 in the middle of a burst: every acknowledged message is stored once, in order."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What a new user meets after a wrong step, word by word: at the terminal, in a client, or in the log of the server.
+"""The exact texts that a new user gets after a wrong step: at the terminal, in a client, or in the server's log.
 
-Each text is on the page docs/troubleshooting.md, with what to do.
+The page docs/troubleshooting.md has each text, with the remedy.
 """
 
 from __future__ import annotations

@@ -113,7 +113,7 @@ class Ready:
 
     @property
     def token(self) -> int:
-        """The number to pass to `stored`; 0 if no frames wait for the writes."""
+        """The number to pass to `stored`; 0 if the writes need not be reported."""
     @property
     def must_sync(self) -> bool:
         """Whether the writes need a sync; if not, they contain only commit indexes."""
@@ -193,8 +193,9 @@ class Groups:
 
         `seed` is the only source of randomness. `boot` (below 2**24) must be different at each start of the node, so
         that the number of a read is never used twice. A follower waits between one and two times `election_ticks` for
-        its leader. The leader of a sleeping group sends a heartbeat every `watch_ticks`; a follower that misses three
-        in succession wakes.
+        its leader. After a node is reported as silent, the candidates of a group start `stagger_ticks` apart. A group
+        that is idle for `sleep_ticks` goes to sleep. The leader of a sleeping group sends a heartbeat every
+        `watch_ticks`; a follower that misses three in succession wakes.
         """
 
     def open(

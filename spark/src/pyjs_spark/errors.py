@@ -104,7 +104,7 @@ class ReplayDiffers(SparkError):
 
 
 class WriterReplaced(SparkError):
-    """Another attempt at the same rows has replaced this one, which must stop writing."""
+    """Another attempt at the same rows has begun; this attempt must stop writing."""
 
 
 class SparkMissing(SparkError):

@@ -1,7 +1,7 @@
 """The choice of decoders: the compiled ones if the package pyjs-spark-fast of the same version is installed.
 
-A worker may lack that package, or have another version of it than that of the pyjs-spark which the driver ships
-with --py-files. Then the worker uses the decoders in plain Python.
+A worker may lack that package, or have a version of it that differs from the pyjs-spark in the driver's --py-files.
+It then uses the decoders in plain Python.
 """
 
 from __future__ import annotations

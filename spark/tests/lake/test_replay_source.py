@@ -1,4 +1,4 @@
-"""What a replay finds in an archive: the files of each format and their sequences, against both servers."""
+"""The files and sequences that a replay finds in an archive of each format, against both servers."""
 
 from __future__ import annotations
 

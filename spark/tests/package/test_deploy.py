@@ -1,4 +1,4 @@
-"""The files for clusters match their schemas; jvm/test_cluster.py tests the parts that run without a cluster."""
+"""The files for clusters match their schemas; jvm/own/test_cluster.py tests the parts that run without a cluster."""
 
 from __future__ import annotations
 

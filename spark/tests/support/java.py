@@ -1,8 +1,8 @@
 """The options of the JVMs in these tests, and an archive of classes that lets them start faster.
 
-A JVM of Spark spends half of its first minute on loading and verifying ten thousand classes. `.ci/spark ready` makes
-an archive of them in the folder of the environment (`python -m spark.tests.support.java`), in the form that the JVM
-has in memory. A JVM of another version, or with other jars, ignores the archive.
+A JVM of Spark spends half of the processor time of its start on loading and verifying ten thousand classes.
+`.ci/spark ready` creates an archive of them in the folder of the environment (`python -m spark.tests.support.java`),
+in the form that the JVM has in memory. A JVM of another version, or with other jars, ignores the archive.
 """
 
 from __future__ import annotations

@@ -112,7 +112,7 @@ class Server:
 
     @property
     def client_url(self) -> str:
-        """Return the URL for clients, such as `nats://127.0.0.1:40051`.
+        """The URL for clients, such as `nats://127.0.0.1:40051`.
 
         Raises RuntimeError if no server is running.
         """
@@ -120,12 +120,12 @@ class Server:
 
     @property
     def monitor_url(self) -> str | None:
-        """Return the URL of the monitoring pages, or None if monitoring is off."""
+        """The URL of the monitoring pages, or None if monitoring is off."""
         return self._running().monitor_url
 
     @property
     def websocket_url(self) -> str | None:
-        """Return the URL for WebSocket clients, or None if there is no such port."""
+        """The URL for WebSocket clients, or None if there is no such port."""
         return self._running().websocket_url
 
     def _running(self) -> ShellServer:

@@ -87,12 +87,12 @@ class ServerThread:
 
     @property
     def client_url(self) -> str:
-        """Return the URL for clients. Raises RuntimeError if the server is not running."""
+        """The URL for clients. Raises RuntimeError if the server is not running."""
         return self._server.client_url
 
     @property
     def monitor_url(self) -> str | None:
-        """Return the URL of the monitoring pages, or None if monitoring is off."""
+        """The URL of the monitoring pages, or None if monitoring is off."""
         return self._server.monitor_url
 
     def _run(self, started: Future[None]) -> None:

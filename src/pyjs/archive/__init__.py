@@ -1,1 +1,1 @@
-"""Archives of streams in nats-server's format: S2 frames and the entries in them. Pure: bytes in, bytes out."""
+"""Archives and stored files in nats-server's formats, such as entries and message blocks: bytes in, bytes out."""

@@ -1,7 +1,7 @@
 """The seam for time: a monotonic clock for deadlines, and the wall time.
 
-A server has one Clock (server/system/clock.pyx is the real one); tests use a virtual clock. No other code reads the
-time.
+A server has one Clock (server/system/clock.pyx is the real one); tests use a virtual clock. Below `server/`, no other
+code reads the time.
 """
 
 from __future__ import annotations

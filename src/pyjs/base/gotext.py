@@ -116,7 +116,7 @@ def quoted(text: str) -> str:
 
 
 def quoted_bytes(value: bytes) -> str:
-    """Return the bytes that a client sent as `quoted` text."""
+    """Quote bytes from a client; see `quoted`."""
     return quoted(value.decode("utf-8", "surrogateescape"))
 
 

@@ -1,7 +1,7 @@
 """A JSON scanner with nats-server's texts for syntax errors; it can also return the raw text of a value.
 
 Slow and rarely used. Readers (jetstream/config/json_strict, core/auth/handshake) need it only for invalid text, for
-text that the JSON library refuses, or for the raw form of a number in an error text. It reads several
+text that the JSON library refuses, or for the raw form of a number in an error text. The scanner reads several
 documents one after another. An array holds the open containers, so a deeply nested body does not use the C stack. A
 value nested deeper than VALUES_DEPTH is checked but not built, since the tables of fields are less deep. Memory is
 therefore at most a few times the size of the body.

@@ -1,6 +1,6 @@
 """The seam for randomness: random bytes.
 
-All random values of a server are derived from these bytes, so that a test with a seed can be repeated exactly.
+All random values of a node are derived from these bytes, so that a test with a seed can be repeated exactly.
 """
 
 from __future__ import annotations

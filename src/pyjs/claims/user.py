@@ -34,7 +34,7 @@ class PermissionLists:
 
     @property
     def is_empty(self) -> bool:
-        """Whether all lists are empty."""
+        """Whether all lists are empty and `responses` is not set."""
         lists = (self.publish_allow, self.publish_deny, self.subscribe_allow, self.subscribe_deny)
         return not any(lists) and self.responses is None
 

@@ -3,7 +3,7 @@
 Only the leader of a replicated stream is subscribed to the stream's subjects. While another server takes over, which
 takes milliseconds, or 0.3 s after a crash, no server is subscribed; nor while a stream with one replica is moved. A
 message published in this time is held at its publisher's server, for up to HOLD_NS. If no subscriber takes the
-message, its publisher gets the status; further messages to the same subject get it at once, for GIVEN_UP_NS.
+message, its publisher gets the status; for GIVEN_UP_NS, publishers to the same subject then get the status at once.
 
 nats-server sends the status at once; most client libraries then report an error to the application.
 """

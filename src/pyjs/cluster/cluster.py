@@ -540,7 +540,7 @@ class Cluster:
         sent_ns = int.from_bytes(body[:8], "little")
         now_ns = self.host.clock.now_ns()
         if route.info is not None and 0 < sent_ns <= now_ns:
-            # on a connection for heartbeats, this is the route's time
+            # a connection for heartbeats measures the time of its route
             self.routes.get(route.info.server_id, route).note_rtt(now_ns - sent_ns)
 
 

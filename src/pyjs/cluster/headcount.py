@@ -2,7 +2,7 @@
 
 A server sends the others the number of clients of an account, once a turn if the number has changed. If two clients
 log in at two servers at the same time, both may be accepted above the limit; each server then closes its newest
-clients, as nats-server does (tests/conformance/test_cluster_limits.py).
+clients, as nats-server does (tests/conformance/test_cluster_accounts.py).
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ TEXT_MAX = 4096
 
 
 class BadHello(ValueError):
-    """The other side did not send a valid first line; the message quotes it."""
+    """The other side sent an invalid first line or frame; the text has the reason."""
 
 
 @dataclass(frozen=True, slots=True)

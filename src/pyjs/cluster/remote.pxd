@@ -11,7 +11,7 @@ cdef class RemoteAccount(RemoteSink):
     cdef readonly Account account
     cdef RouteWriter writer
     cdef uint32_t number                # number of the account in frames that this server sends
-    cdef bint tells_senders             # the other server is a worker that has the streams
+    cdef bint tells_senders             # the other server is a worker: tell it the senders of API requests
     cdef public uint32_t clients        # number of the account's clients at the other server
     cdef readonly dict subscriptions    # (subject, queue) -> Subscription
 

@@ -82,7 +82,7 @@ cdef class RemoteAccount(RemoteSink):
             return 0
 
     cdef void tell_sender(self, Msg* m) noexcept:
-        """If an advisory will describe the client of an API request, send its description before the request."""
+        """If an advisory will describe the client of an API request, send the client's description first."""
         cdef bytes subject = m.subject[:m.subject_len]
         if not subject.startswith(b"$JS.") or subject.startswith(b"$JS.ACK.") or not self.account.has_interest(AUDIT):
             return

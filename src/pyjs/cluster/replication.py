@@ -151,7 +151,7 @@ class Replication:
         return self._cluster.own_routes()
 
     def hold_messages(self, is_awaited: Callable[[str, bytes], bool]) -> None:
-        """Hold messages to a replicated stream while it has no leader."""
+        """From now on, hold messages to replicated streams without a leader; `is_awaited` finds their subjects."""
         self._cluster.hold_messages(Awaited(self._cluster.host, is_awaited))
 
     def withdraw(self, account: Account, keys: Iterable[tuple[bytes, bytes]]) -> None:

@@ -608,7 +608,7 @@ cdef bint is_tail(Msg* m) noexcept nogil:
 
 
 cdef object number_of(bytes body):
-    """Return the number that the body of a frame has."""
+    """Return the number in the body of a frame."""
     if len(body) != 8:
         raise BadHello(f"a number of {len(body)} bytes")
     return int.from_bytes(body, "little")

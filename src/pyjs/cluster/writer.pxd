@@ -15,7 +15,7 @@ cdef inline size_t class_of(Msg* m) noexcept nogil:
     return (<size_t> m.origin >> 10) % PUBLISHERS
 
 cdef class RouteWriter:
-    cdef object route    # the route that owns this writer, and that turns flush; None: the route has ended
+    cdef object route    # the owner, a Route, which turns flush; None: the route has ended
     cdef object cluster                 # cluster.cluster.Cluster
     cdef object link                    # core.link.Link
     cdef Turn turn
@@ -34,7 +34,7 @@ cdef class RouteWriter:
     cdef uint64_t aside_until[PUBLISHERS]    # by class of publisher: `bulk.out_msgs` after its last large message
     cdef uint64_t aside_done            # number of messages of `bulk` that the other side has handled
     cdef bint is_bulk
-    # in a writer for large messages: `out_msgs` when the other side was last asked what it has handled
+    # in a writer for large messages: `out_msgs` when the other side was last asked for the number of handled messages
     cdef uint64_t asked
     cdef uint64_t after    # in a writer for large messages: number of frames of the route before its last message
 

@@ -1,4 +1,4 @@
-"""The blocks `streams`, `consumers`, `kv` and `object_store`, as they stand in the file.
+"""The blocks `streams`, `consumers`, `kv` and `object_store`, as written in the file.
 
 Knows nothing of the options of a stream: pyjs.declared reads the entries, with the same declarations as the API.
 """
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Block:
-    """The entries of one block. Two blocks are equal if they say the same, wherever it stands."""
+    """The entries of one block. Blocks are compared by their contents, not by their places."""
 
     __slots__ = ("_compacted", "entries")
 

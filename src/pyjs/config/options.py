@@ -267,7 +267,7 @@ class MonitoringOptions:
 
 @dataclass(eq=False, repr=False, slots=True)
 class TlsOptions:
-    """TLS of client connections, with the checks of clients' certificates; it is off without a certificate."""
+    """TLS of one port, with the checks of the peers' certificates; it is off without a certificate."""
 
     cert_file: str = ""  # certificate chain, PEM
     key_file: str = ""  # private key of `cert_file`, PEM
@@ -385,7 +385,7 @@ class ClusterOptions:
 class Worker:
     """One process of a server with several workers, and its place among them."""
 
-    number: int  # from 1; the first worker has the streams
+    number: int  # from 1; without `spread_workers`, only the first worker has streams
     count: int
     name: str  # name of the server, used if the configuration sets none
     port: int  # port for clients

@@ -1,4 +1,4 @@
-"""The `tls` block of client connections.
+"""The `tls` block of a port: for clients, WebSocket clients or routes.
 
 Reads names and values; server/tls/context.py reads and checks the certificates. A list of curves and the system's
 certificate store can only be used with Go's TLS, so the keys for them are refused.

@@ -116,7 +116,7 @@ class Lacks:
 
 @dataclass(frozen=True, slots=True)
 class Has:
-    """The last entry of a peer that is not in doubt: it still has every entry that it acknowledged."""
+    """The last entry of a peer, which may itself be in doubt; the answer to `Lacks`."""
 
     group: int
     peer: int

@@ -1,4 +1,4 @@
-"""Compaction of the logs of groups: full logs, where they are cut, and the states that replace cut entries."""
+"""Compaction of the logs of groups: finds full logs, and creates the states that replace the cut entries."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyjs.consensus.member import Member
     from pyjs.consensus.seams import Making
 
-SYNC_NS = 100 * NS_PER_MS  # that a sync may take
+SYNC_NS = 100 * NS_PER_MS  # expected maximum time of a sync
 PATIENCE = 4  # factor by which a log may exceed its usual size while it waits for a replica that is behind
 
 

@@ -202,7 +202,7 @@ class Consensus:
         member.note_entries(entries)
 
     def close(self, group: int) -> None:
-        """Close a group; its log remains, and another replica leads it."""
+        """Close a group; its log remains. If this node leads the group, ask another replica to start an election."""
         if group in self._members:
             self._successions.begin(self._members[group], self._turn.now)
         self._forget(group)
@@ -672,7 +672,7 @@ class Consensus:
     # -- faults ------------------------------------------------------------------------------------------------
 
     def _find_lost(self) -> None:
-        """Close groups that have panicked, or whose entries cannot be sent, and log each once."""
+        """Close groups that have panicked in the engine, or have damaged entries, and log each once."""
         damaged = self._outbox.damaged
         while damaged:
             group, error = damaged.popitem()
@@ -684,7 +684,7 @@ class Consensus:
                 (self._lose if lacks_entries(text) else self._panicked)(member, text)
 
     def _panicked(self, member: Member, text: str) -> None:
-        """Open a group that has panicked in the engine again from its log, after a pause that grows."""
+        """Close a group that has panicked in the engine; open it again from its log after a pause, which grows."""
         self._host.log.error(
             f"The replica of {member} is opened again from its log, other groups go on: {text}"
         )

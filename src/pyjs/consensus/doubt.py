@@ -19,7 +19,7 @@ entries that this replica has lost. Only an operator can decide that it will not
 voters that have answered, so entries younger than the interval may be lost.
 
 A replica that was cut off for longer than GRACE_NS while the majority lost entries, and that has not lost its own
-end, may have committed what the group has lost. It is closed, and returns empty under a new incarnation.
+end, may have committed entries that the group has lost. It is closed, and returns empty under a new incarnation.
 
 So power cuts of a minority lose nothing, and those of a majority lose entries that are younger than the interval.
 """
@@ -205,7 +205,7 @@ class Doubts:
         return []
 
     def accept(self, group: int, now_ns: int) -> bool:
-        """Accept the loss of entries that only `missing` replicas may have; return whether there are any."""
+        """Accept the loss of entries that only `missing` replicas may have; return whether replicas are missing."""
         if not self.missing(group, now_ns):
             return False
         self._doubts[group].is_accepted = True

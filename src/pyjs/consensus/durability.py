@@ -35,7 +35,7 @@ class Waits(Enum):
     REOPEN = "reopen"  # a group that is reopened from its written entries
 
 
-@dataclass(slots=True)  # one is created for every entry, and a frozen dataclass takes longer
+@dataclass(slots=True)  # one is created for each write, and creating a frozen dataclass takes longer
 class Due:
     """One item of the queue."""
 

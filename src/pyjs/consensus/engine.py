@@ -49,7 +49,7 @@ if _FOUND != INTERFACE:
 
 
 def incarnation_of(peer: int) -> int:
-    """Return the incarnation in the number of a peer: the number of the replica's start on its node, from 1."""
+    """Return the incarnation in the number of a peer: 1 for a group's first replica on a node, then higher."""
     return peer & 0xFFFFFFFF
 
 

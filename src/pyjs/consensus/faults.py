@@ -6,10 +6,10 @@ it tries one replica after another.
 A group whose log is damaged, or lacks entries that were acknowledged, is closed. Its log is dropped, and the owner of
 the machine opens it again: as a new replica, which the leader adds to the group.
 
-The voters of an idle group sleep, and would miss a leader that has closed it only after minutes. So the closing node
-asks one voter after another to start an election ("timeout now", docs/raft-frames.md), until it knows a leader of a
+The voters of an idle group sleep, and would notice only after minutes that the leader has closed it. So the closing
+node asks one voter after another to start an election ("timeout now", docs/raft-frames.md), until it knows a leader of a
 later term: a candidate may be lost before it has woken the others. Votes decide as in any election, so a request that
-is late or repeated does no harm.
+is late or repeated request does no harm.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class MachineFaults:
             self._faults.report("apply", f"the end of {member}", error, self._turn.now)
 
     def reopen_ns(self, member: Member) -> int:
-        """Return the time to open a group again that has panicked in the engine; the pause grows with each panic."""
+        """Return the time at which to open again a group that has panicked in the engine; each panic adds delay."""
         pause_ns = REOPEN_NS << min(self._panics[member.group], 6)
         self._panics[member.group] += 1
         return self._turn.now + pause_ns

@@ -116,7 +116,7 @@ class Member:
             self.machine.dropped(proposal)
 
     def _drop_impatient(self) -> None:
-        """Drop the proposals without `is_patient`, because this node no longer leads."""
+        """Drop the proposals without `is_patient`, because the term or the role of this node has changed."""
         for index, (_, proposal) in list(self._pending.items()):
             if not getattr(proposal, "is_patient", False):
                 del self._pending[index]
@@ -141,7 +141,7 @@ class Member:
             self.queue.append(committed)
 
     def apply_some(self, payloads: Payloads, count: int, size: int) -> tuple[int, int]:
-        """Apply up to `count` entries, until their payloads exceed `size` bytes; return how many of both.
+        """Apply up to `count` entries, until their payloads exceed `size` bytes; return both numbers.
 
         Raises:
             Unreadable: the entry could not be read, and remains the next one.
@@ -203,7 +203,7 @@ class Member:
         return size
 
     def proposal_of(self, index: int, term: int) -> object | None:
-        """Return the proposal of this entry; drop any other proposal for its index."""
+        """Return the proposal of this entry, or None; drop another proposal for its index."""
         proposed_in, proposal = self._pending.pop(index, (term, None))
         if proposed_in != term:
             self.machine.dropped(proposal)
@@ -248,7 +248,7 @@ class Member:
         self.log_size += size
 
     def cut_end(self) -> int:
-        """Return the index of the last entry that the machine no longer needs in the log; 0 if unknown."""
+        """Return the index of the last entry that the machine no longer needs in the log; 0 if it is stopped."""
         return min(self.machine.durable(), self.applied) if self.state is State.RUNNING else 0
 
     def applied_size(self) -> int:

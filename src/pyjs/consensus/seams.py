@@ -57,7 +57,7 @@ class Machine(Protocol):
         """
 
     def renewed(self) -> None:
-        """Open the group again: it was closed, and its log dropped, since it was damaged or lacks entries.
+        """Open the group again: it was closed, and its log dropped, since the log was damaged or lacked entries.
 
         The log has an empty replica with a higher incarnation, which the leader must add to the group.
         """

@@ -199,7 +199,7 @@ class Snapshots:
         return incoming.point, data
 
     def finish(self, group: int) -> Incoming | None:
-        """Drop the snapshot that a group was fetching, and return it."""
+        """Drop the snapshot that a group was fetching, and return it; None if there was none."""
         return self._incoming.pop(group, None)
 
     def finish_whole(self, group: int, index: int) -> Incoming | None:

@@ -16,10 +16,10 @@ cdef class Account:
     cdef readonly Sublist subs
     cdef readonly Turn turn
     cdef uint64_t random_state
-    cdef public object jetstream        # the account's JetStream (jetstream.engine), None: not enabled
+    cdef public object jetstream        # jetstream.manage.engine.JetStream; None: not enabled
     cdef public bytes api_prefix        # the prefix of API subjects with a domain; b"": no domain, or no JetStream
     cdef public Mappings mappings       # mappings of published subjects; None: the account has none
-    cdef char* mapped                   # owns the subject that a mapping gave a client's last message; NULL: none
+    cdef char* mapped                   # owns the mapped subject of a client's last message; NULL: none
     cdef public object exchange         # core.exchange.account_exchange.AccountExchange; None: no imports
     cdef public object interest         # cluster.interest.Interest, None: the server is in no cluster
     cdef public object responses        # core.exchange.responses.Responses, None: no service is shared

@@ -60,7 +60,7 @@ class ClosedSession(NamedTuple):
 
     @property
     def subscriptions(self) -> dict[bytes, ClosedSubscription]:
-        """Return the subscriptions by sid, as a session has them."""
+        """The subscriptions by sid, as a session has them."""
         return {sub.sid: sub for sub in self.shown}
 
     def pending_size(self) -> int:

@@ -1,4 +1,4 @@
-"""The deadlines of one client, which must log in in time and read its output in time.
+"""The deadlines of one client: for its login, and for reading its output.
 
 Texts follow nats-server 2.15: tests/conformance/scenarios/auth; slow consumers:
 tests/unit/core/test_session.py.

@@ -3,7 +3,7 @@
 cdef enum Wait:
     HELD = 1                    # reading waits until the held input is parsed
     REST = 2                    # reading and parsing wait for a few milliseconds: a receiver is nearly full
-    VERDICT = 4                 # parsing waits for the job that decides about the last CONNECT
+    VERDICT = 4                 # parsing waits for the decision about the last CONNECT
 
 cdef class Intake:
     cdef object reads           # deque of bytes; the first item is partly parsed if `begun`

@@ -10,7 +10,7 @@ RELOADED = "Closed By Reload"
 
 
 def shown_reason(reason: str) -> str:
-    """Return the reason why a connection ended as nats-server names it; /whyz tells more."""
+    """Return nats-server's name for the reason why a connection ended; /whyz shows the exact reason."""
     return "Client Closed" if reason == RELOADED else reason
 
 
@@ -73,11 +73,11 @@ class TlsPeer(NamedTuple):
 
 
 class TraceLimits(NamedTuple):
-    """The end of the trace of one connection, whichever comes first, and the shown part of a payload."""
+    """The limits of the trace of one connection; it ends at the first of `seconds` and `lines`."""
 
     seconds: int
     lines: int
-    payload_size: int  # bytes
+    payload_size: int  # bytes shown of each payload
 
 
 class Link:

@@ -1,7 +1,7 @@
 """The server's PINGs to one client: they measure the round-trip time and detect dead connections.
 
-Intervals follow nats-server 2.15: the first PING is sent early, at a random time; later ones only after an
-interval without input.
+Intervals follow nats-server 2.15: the first PING is sent early, at a random time; a later one only
+after an interval without input, or when the last one was sent more than RTT_EVERY_NS ago.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Pings:
         self._timer = host.timers.at(host.clock.now_ns() + after_ns, self._due, self._session)
 
     def _due(self) -> None:
-        """Send a PING after an interval without input; close the client if too many PINGs are unanswered."""
+        """Send a PING if it is due (see the header); close the client if too many PINGs are unanswered."""
         session, settings = self._session, self._session.host.settings
         if not session.link.ready:
             self.begin()  # now a PING would disturb a TLS handshake: try again later

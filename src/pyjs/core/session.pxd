@@ -44,8 +44,8 @@ cdef class ClientSession(Sink):
     cdef readonly str nonce             # the text that an nkey must sign; "": no user has an nkey
     cdef public object options          # ConnectOptions
     cdef object pings                   # core.pings.Pings
-    cdef object login                   # core.login.Login
-    cdef readonly object user           # core.auth.User, None: not authenticated yet
+    cdef object login                   # core.auth.login.Login
+    cdef readonly object user           # core.auth.users.User, None: not authenticated yet
     cdef readonly dict subscriptions    # sid -> Subscription
     cdef readonly int64_t started_at_ns, last_activity_ns, closed_at_ns
     cdef readonly uint64_t in_msgs, in_bytes, out_msgs, out_bytes, stalls
@@ -58,8 +58,8 @@ cdef class ClientSession(Sink):
     cdef bint dirty                     # is in Turn.sessions
     cdef list used_up                   # Subscriptions that reached their UNSUB max
     cdef Intake input                   # the unparsed input
-    cdef object replies                 # core.replies.Replies, None: no allow_responses
-    cdef readonly object permissions    # core.permissions.Permissions of the user, None: everything is allowed
+    cdef object replies                 # core.auth.replies.Replies, None: no allow_responses
+    cdef readonly object permissions    # core.auth.permissions.Permissions; None: everything is allowed
     cdef Decisions decisions            # cached decisions of `permissions` about publishing
     cdef object deadlines               # core.deadlines.Deadlines
 

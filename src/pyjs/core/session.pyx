@@ -5,7 +5,7 @@ The read side loops over the parser: a publish is passed to the account without 
 is sent when the node's turn calls `flush_output`, after the stores have committed. A delivery never closes a session
 or removes a subscription: the turn does that later if a subscription is at its UNSUB max or a buffer is full.
 
-Behaviour, texts and their order follow nats-server 2.15: tests/conformance/scenarios/{protocol,auth}.
+Behaviour, texts and their order follow nats-server 2.15: tests/conformance/scenarios/{core,auth}.
 Compiled: benchmarks/, core publish, 1-1, 1-10. Long because the verbs of one connection share its state.
 """
 from cpython.bytearray cimport PyByteArray_AS_STRING
@@ -43,9 +43,9 @@ from pyjs.core.auth.violations import publish_violation, reply_violation, subscr
 from pyjs.core.tracing.publish import DENIED, NO_ECHO
 
 cdef enum:
-    WORK_MAX = 32768    # units of work of a session in one turn: about 2 ms. One unit: a message, a receiver,
-    WORK_MIN = 1024             # 256 copied bytes, or a visited node of the trie. Each read may use at least WORK_MIN
-    COPIED_BITS = 8
+    WORK_MAX = 32768    # units of work of a session in one turn: about 2 ms
+    WORK_MIN = 1024             # units that each read may use at least
+    COPIED_BITS = 8             # one unit: a message, a receiver, 2^8 copied bytes, or a visited node of the trie
     PILED_UP_BITS = 5           # copying bytes beyond FLUSH_AT takes ten times as long, since their memory is new
     CONTROL_WORK = 48           # SUB, UNSUB, PING, ...
     CONNECT_WORK = 512
@@ -513,7 +513,7 @@ cdef class ClientSession(Sink):
         self.set_feature(GUARDED, permissions is not None and permissions.limits_publishing)
 
     def await_verdict(self) -> None:
-        """Stop parsing until `have_verdict` is called: a job checks the password."""
+        """Stop parsing until `have_verdict` is called: a job or a service decides about the login."""
         self.input.waits |= VERDICT
 
     def have_verdict(self) -> None:

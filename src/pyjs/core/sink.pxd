@@ -7,7 +7,7 @@ from pyjs.wire.ops cimport Msg
 cdef class Turn:
     """The work lists of one turn: sessions with output, streams to commit, consumers to pump, requests to answer.
 
-    A list never has an object twice: the object's `dirty` flag is set in the list and cleared when its work is done.
+    No list has an object twice: the object's `dirty` flag is set when it is added, and cleared when its work is done.
     """
     cdef public int64_t now             # ns since the epoch; set by the node at each read and each turn
     cdef public int64_t skew            # wall time minus `now`, ns; set by the node at each turn
@@ -52,7 +52,7 @@ cdef class RemoteSink(Sink):
 
 cdef class Request:
     """A message copied out for Python code (an API call, an ack request); handled in the turn."""
-    cdef readonly object handler        # callable(Request) -> None
+    cdef readonly object handler        # callable(Request) -> None, or the steps of a chore
     cdef readonly bytes subject
     cdef readonly bytes reply           # b"": none
     cdef readonly bytes headers         # b"" or the whole NATS/1.0 block

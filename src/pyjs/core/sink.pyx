@@ -90,7 +90,7 @@ cdef class Turn:
 
     @property
     def idle(self) -> bool:
-        """Whether no list has work for a turn; syncs do not count."""
+        """Whether no list has work for a turn; work for threads (jobs, upkeep, syncs) does not count."""
         return not (self.sessions or self.streams or self.consumers or self.inboxes or self.consensus
                     or self.expired or self.held or self.requests or self.chores or self.finished
                     or self.faulted or self.inputs)

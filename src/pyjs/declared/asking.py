@@ -1,6 +1,6 @@
 """The requests to the JetStream API by which assets are looked up and applied.
 
-The generators yield lists of requests, and are sent the answers in the same order; None means that nobody answered.
+The generators yield lists of requests, and receive the answers in the same order; None stands for a missing answer.
 An empty list yields to other work. The server sends the requests to itself (server/declaring), `pyjs-server plan`
 through a connection.
 """
@@ -35,11 +35,15 @@ if TYPE_CHECKING:
 
 AT_ONCE = 64  # requests without an answer
 PAGES_AT_ONCE = 4
-PAGE = 256  # the most streams or consumers of one answer
+PAGE = 256  # maximum number of streams or consumers in one answer
 STREAMS_MAX = 10_000_000
 INFOS_STEP = 16  # streams or consumers read in one turn: two milliseconds
 NO_ANSWER = "no server answers"
-TEMPORARY = (10005, 10008, 10118)  # too few servers for the replicas, no leader, or a stream without one
+TEMPORARY = (
+    10005,
+    10008,
+    10118,
+)  # too few servers, JetStream unavailable, the stream is offline
 NOT_FOUND = 10059  # there is no such stream
 
 
@@ -56,7 +60,7 @@ class Ask(NamedTuple):
 
 
 class LookFailed(PyjsError):
-    """The streams cannot be listed; the text has the reason."""
+    """The stored streams or consumers cannot be listed; the text has the reason."""
 
     def __init__(self, reason: str, *, is_temporary: bool) -> None:
         super().__init__(reason)
@@ -79,7 +83,7 @@ class Outcome(NamedTuple):
 
 
 def plan(assets: AccountAssets, now_ns: int) -> Exchange[Plan]:
-    """Look up what is stored, and return the plan.
+    """Look up the stored assets, and return the plan.
 
     Raises:
         LookFailed: a list was not answered, or refused.
@@ -148,7 +152,7 @@ def _look_at_consumers(assets: AccountAssets, stored: Stored) -> Exchange[None]:
             yield from _infos(f"CONSUMER.LIST.{stream}", "consumers", take)
         except InvalidAnswer:
             raise
-        except LookFailed as error:  # of this stream alone: its server may just have ended
+        except LookFailed as error:  # only this stream is affected: its server may just have ended
             stored.unavailable[stream] = NO_ANSWER if error.is_temporary else str(error)
             found.clear()
 

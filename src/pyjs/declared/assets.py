@@ -1,6 +1,6 @@
 """Declared assets: the streams and consumers of one account that must exist.
 
-A bucket is declared as the stream that it is. Knows nothing of files and of stored streams.
+A declared bucket is represented by its stream. Knows nothing of files and of stored streams.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class StreamAsset:
     """A declared stream, key-value bucket or object store."""
 
     kind: str  # stream, kv or object_store
-    shown_name: str  # as the file names it
+    shown_name: str  # the name in the file
     config: StreamConfig  # as requested: limits and defaults are not filled in
     place: Place
     allow_data_loss: bool = False

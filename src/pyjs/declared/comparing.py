@@ -100,7 +100,7 @@ DURATIONS = _durations()
 
 
 class Contents(NamedTuple):
-    """What a stream holds."""
+    """The size of a stream's contents, and the time of its first message."""
 
     messages: int = 0
     size: int = 0  # bytes
@@ -109,7 +109,7 @@ class Contents(NamedTuple):
 
 
 def stream_loss(old: StreamConfig, new: StreamConfig, contents: Contents, now_ns: int) -> str:
-    """Return which messages an update of a stream would remove now, or "" if it would remove none.
+    """Return a text about the messages that an update of a stream would remove now, or "" if it would remove none.
 
     The end of a mirror counts too, since a stream cannot become a mirror again.
     """
@@ -140,7 +140,7 @@ def _subject_loss(old: StreamConfig, new: StreamConfig, messages: int, subjects:
 
 
 def consumer_loss(stream: StreamConfig, old: ConsumerConfig, new: ConsumerConfig, messages: int) -> str:
-    """Return why an update of a consumer would remove messages of its stream, or ""."""
+    """Return the reason why an update of a consumer would remove messages of its stream, or ""."""
     if stream.retention != INTEREST or not messages or old.filters == new.filters:
         return ""
     return "other filters remove messages of a stream with retention interest that no consumer needs"

@@ -1,10 +1,10 @@
-"""The plan for one account: what must happen to each declared asset, and in which order.
+"""The plan for one account: an action for each declared asset, and the order of the actions.
 
 A pure function of the declared and the stored assets: the server applies the plan that `pyjs-server plan` shows. A
 plan never deletes. Its actions have waves. The actions of a wave may run at the same time, after those of earlier
 waves: a stream waits for its origins and for subjects that another stream gives up, a consumer waits for its stream.
 
-Limits that only the server knows when a request comes, such as free space for reserved bytes, are not foreseen.
+Limits that only the server knows at the time of a request, such as free space for reserved bytes, are not checked.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ LOSS_FIX = "; write allow_data_loss: true to allow it"
 
 
 class Verb(Enum):
-    """What happens to an asset."""
+    """The kind of an action."""
 
     CREATE = "create"
     UPDATE = "update"
@@ -55,7 +55,7 @@ class Verb(Enum):
 
 
 class StoredStream(NamedTuple):
-    """A stream that is there."""
+    """A stored stream."""
 
     config: StreamConfig
     contents: Contents
@@ -63,10 +63,10 @@ class StoredStream(NamedTuple):
 
 @dataclass(slots=True)
 class Stored:
-    """What the account has."""
+    """The stored streams and consumers of the account."""
 
     streams: dict[str, StoredStream] = field(default_factory=dict)
-    # names of streams that are there and cannot be asked now, with the reason
+    # stored streams that cannot be looked up now, each with the reason
     unavailable: dict[str, str] = field(default_factory=dict)
     # the consumers of each stream for which the file declares any
     consumers: dict[str, dict[str, ConsumerConfig]] = field(default_factory=dict)
@@ -74,19 +74,19 @@ class Stored:
 
 @dataclass(slots=True)
 class Action:
-    """The step for one asset."""
+    """The action for one asset."""
 
     asset: StreamAsset | ConsumerAsset
     verb: Verb
     changes: tuple[Change, ...] = ()
-    reason: str = ""  # why the asset cannot be changed
+    reason: str = ""  # the reason why the asset cannot be changed
     wave: int = 0
     config: dict[str, Any] = field(default_factory=dict)  # the body of the request
 
 
 @dataclass(slots=True)
 class Plan:
-    """The steps of one account, in the order of the file, and what is left alone."""
+    """The actions of one account, in the order of the file, and the assets that are not in the file."""
 
     account: str
     actions: list[Action]
@@ -94,7 +94,7 @@ class Plan:
 
 
 def make_plan(assets: AccountAssets, stored: Stored, now_ns: int) -> Generator[None, None, Plan]:
-    """Return the plan, in steps; `now_ns` is the time of day, by which the ages of messages are known."""
+    """Return the plan, in steps; `now_ns` is the wall time, for the ages of messages."""
     planner = _Planner(assets, stored, now_ns)
     actions = yield from planner.stream_actions()
     actions += yield from planner.consumer_actions()
@@ -179,9 +179,9 @@ class _Planner:
         return Action(asset, Verb.UPDATE, changes, config=as_json(wanted))
 
     def _check_room(self, config: StreamConfig, before: int) -> None:
-        """Refuse a stream if the account has not enough room for its `max_bytes`. Raises ApiError.
+        """Refuse a stream if the account lacks room for its `max_bytes`. Raises ApiError.
 
-        A server of a cluster does not know the room of the others.
+        In a cluster, nothing is checked: a server does not know the room on the others.
         """
         assets = self._assets
         if assets.is_clustered:
@@ -196,7 +196,7 @@ class _Planner:
         self._reserved[config.storage] += max(config.max_bytes, 0) - before
 
     def _check_consumer_limits(self, old: StreamConfig, new: StreamConfig) -> None:
-        """Refuse limits for consumers that a consumer exceeds. Raises ApiError."""
+        """Refuse consumer limits that an existing consumer exceeds. Raises ApiError."""
         if new.consumer_limits == old.consumer_limits:
             return
         longest, most = new.consumer_limits.inactive_threshold_ns, new.consumer_limits.max_ack_pending
@@ -210,7 +210,7 @@ class _Planner:
             raise errcodes.STREAM_UPDATE.error(err=text)
 
     def _find(self, name: str) -> StreamConfig | None:
-        """Return the configuration of a stream after the plan: its origin may be created or changed too."""
+        """Return the configuration after the plan of a stream, which may be declared or stored, or None."""
         if name in self._wanted:
             return self._wanted[name]
         asset = self._assets.streams.get(name)
@@ -378,7 +378,7 @@ class _Planner:
         there: ConsumerConfig | None,
         claims: dict[str, Claims],
     ) -> None:
-        """Refuse filters that another consumer of a workqueue has. Raises ApiError."""
+        """Refuse a filter that overlaps with another consumer's on a workqueue stream. Raises ApiError."""
         if stream.retention != "workqueue":
             return
         known = claims.get(stream.name)

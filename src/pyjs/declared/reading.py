@@ -1,7 +1,7 @@
 """The declared assets of a configuration, read from its blocks and checked by the rules of the API.
 
 Two streams with the same name or with overlapping subjects, and an asset that no server would accept, are problems of
-the file. What depends on stored streams is decided later (planning.py).
+the file. Problems that depend on stored streams are found later (planning.py).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 LOSS = "allow_data_loss"
 _BUCKET = re.compile(r"[a-zA-Z0-9_-]+")
-_NAMED = ("name", "durable_name")  # options that the key of the entry gives
+_NAMED = ("name", "durable_name")  # options whose value is the key of the entry
 
 
 def _fields(of: type[Any]) -> Struct:
@@ -189,7 +189,7 @@ class _AccountReader:
         return rest, allowed
 
     def _check_streams(self) -> None:
-        """Apply the rules of the API, and refuse subjects that two declared streams want."""
+        """Apply the rules of the API, and refuse subjects that two streams declare."""
         tree, owners = SubjectTree(), self._assets.streams
         for asset in owners.values():
             if len(self._problems) >= PROBLEMS_MAX:
@@ -243,7 +243,7 @@ def checked(
 ) -> StreamConfig:
     """Return a configuration with the defaults that the server fills in.
 
-    `overlapping` is None if its subjects are known not to overlap with each other.
+    `overlapping` is None if the subjects of `config` are known not to overlap with each other.
 
     Raises:
         ApiError: the first violation.

@@ -39,7 +39,7 @@ def printable(text: str) -> str:
 
 
 def described(action: Action, *, is_done: bool = False) -> str:
-    """Return the asset, and what the plan does with it, or has done."""
+    """Return a text about the asset and its planned or completed action."""
     named = f"{action.asset.kind} {action.asset.shown_name}"
     changes = ", ".join(map(str, action.changes))
     if action.verb is Verb.SAME:

@@ -1,8 +1,8 @@
 """Values of a configuration file as the JSON of an API request.
 
-The fields and their kinds are declared in pyjs.jetstream.config. This module adds what belongs to the language of the
-file: durations with units, a single text in place of a list, keys in any case. The models of pyjs.models then check
-the values. Every error has the place of the value.
+The fields and their kinds are declared in pyjs.jetstream.config. This module adds the features of the
+file's language: durations with units, a single text in place of a list, keys in any case. The models of pyjs.models
+then check the values. Every error has the place of the value.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Reader:
 
     def __init__(self, problems: list[Problem]) -> None:
         self.problems = problems
-        self._values: dict[Path, Value] = {}  # of the asset that is read
+        self._values: dict[Path, Value] = {}  # of the asset that is being read
         self._place: Place
 
     def read(
@@ -127,7 +127,7 @@ class Reader:
 
 
 def _without_days(text: str) -> str:
-    """Return a duration with its days, which the language has no unit for, as hours."""
+    """Return a duration with its days converted to hours, since the language has no unit for days."""
     days, found, rest = text.partition("d")
     if found and days.isdecimal() and days.isascii() and len(days) < 7:
         return f"{int(days) * 24}h{rest}"

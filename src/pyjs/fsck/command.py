@@ -1,7 +1,7 @@
 """`pyjs-server fsck`: command line, check, report and exit code.
 
 Exit codes: 0: no damage; 1: damage was found or repaired; 2: the store was not checked (no such directory, a
-server uses it, no permission, a newer format).
+server uses it, no permission, a newer format, a missing or wrong key).
 """
 
 from __future__ import annotations

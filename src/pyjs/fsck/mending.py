@@ -66,8 +66,8 @@ def rewrite_segment(
 ) -> str:
     """Rewrite a segment from its intact records; leave a copy of the old file beside it.
 
-    `base_seq` replaces the one in a damaged header. `erased` are erased messages whose removal no record shows any
-    more. `known` are the contents of the index file, given if the end of the segment or some removals are missing.
+    `base_seq` replaces the one in a damaged header. `erased` are erased messages without a record of their removal.
+    `known` are the contents of the index file, given if the end of the segment or some removals are missing.
     """
     file = segment_file(files, path)
     c = contents_of(path, file.data, number, incarnation, base_seq, image=file.image)
@@ -78,7 +78,7 @@ def rewrite_segment(
     put_segment(files, path, fresh, not last)
     if not last:
         _write_index(files, path, fresh, number, incarnation)
-    return f"{path} is rewritten with {c.messages} messages; as it was it is {aside}"
+    return f"{path} is rewritten with {c.messages} messages; the original is now {aside}"
 
 
 def replace_lost(files: Files, path: str, known: SegmentContents, incarnation: int) -> str:
@@ -87,7 +87,7 @@ def replace_lost(files: Files, path: str, known: SegmentContents, incarnation: i
     These data are the last used sequence, and the removals of messages in other segments.
     """
     end = known.base_seq + known.n - 1
-    aside = f"; as it was it is {set_aside(files.disk, path)}" if files.disk.exists(path) else ""
+    aside = f"; the original is now {set_aside(files.disk, path)}" if files.disk.exists(path) else ""
     out = _begun(known.base_seq, known.number, incarnation)
     _add_known(out, known)
     footer = struct.pack("<QQQqqQ", known.base_seq, end, known.n, 0, known.last_ts, len(out))

@@ -1,4 +1,4 @@
-"""The check of the node log, which reads the log as the next start of the server will.
+"""Checks the node log, reading it as the server would at its next start.
 
 A starting server handles most damage itself. The check repairs only two things: it rewrites a damaged copy of a
 header, and removes a file whose creation was interrupted.

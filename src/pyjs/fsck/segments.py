@@ -69,7 +69,7 @@ class Read:
     room: int = 0  # maximum number of messages that may be missing at its end; 0: the end is complete
     bare: bool = False  # the end is missing, but there is no damage before it
     cut: SegmentContents | None = None  # contents of its index file, if the end of the segment is missing
-    known: SegmentContents | None = None  # the same, or if only that file has some of the removals
+    known: SegmentContents | None = None  # the same; also set if only the index file has some of the removals
     # findings at its end, where used sequences may be missing
     ends: list[Finding] = field(default_factory=list)
 
@@ -444,7 +444,7 @@ class MessagesCheck:
             first = end + 1
 
     def _count(self, segment: Read, removed: bytes) -> None:
-        """Add the live messages of a segment."""
+        """Add a segment's live messages to the totals; report messages that were overwritten but not removed."""
         report = self._report
         end = segment.base_seq + segment.entries
         concerned = (

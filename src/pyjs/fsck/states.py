@@ -236,7 +236,10 @@ class StatesCheck:
             self._report.find(NOTE, directory, what)
 
     def _purge(self, path: str) -> None:
-        """Report an interrupted purge; if its file is unreadable, the purge had not begun."""
+        """Report an interrupted purge.
+
+        A damaged file means that the purge had not begun; a file that cannot be read is reported as such.
+        """
         try:
             purge = read_purge(self._disk, path, self._files.key)
             what = f"{purge.subject or 'every subject'} below {purge.before_seq}"

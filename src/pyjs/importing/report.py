@@ -55,7 +55,7 @@ class ImportReport:
 
     streams: list[StreamReport] = field(default_factory=list)
     others: list[str] = field(default_factory=list)  # paths that are not streams
-    unserved: list[str] = field(default_factory=list)  # accounts that are not in the configuration
+    unserved: list[str] = field(default_factory=list)  # accounts for which the configuration has no JetStream
 
     def lines(self) -> list[str]:
         """Return the lines to print."""

@@ -1,1 +1,1 @@
-"""Monitoring views and their HTTP router."""
+"""Monitoring views and their router; HTTP is in server/monitoring."""

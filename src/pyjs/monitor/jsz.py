@@ -142,7 +142,7 @@ def jetstream_block(monitored: Monitored) -> JsonDict:
 
 
 def jetstream_stats(monitored: Monitored) -> JsonDict:
-    """Return usage and counters of JetStream; they are sums that the engine keeps, so this is fast."""
+    """Return usage and counters of JetStream; the engine maintains these sums, so this is fast."""
     jetstream = monitored.node.jetstream
     assert jetstream is not None
     shared, (memory, storage) = jetstream.shared, jetstream.used

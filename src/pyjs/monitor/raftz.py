@@ -94,7 +94,7 @@ class _Groups:
         return fields | self._waits(machine.group)
 
     def _waits(self, group: int) -> Fields:
-        """Return for which servers a group in doubt waits; nats-server has no such field."""
+        """Return the servers that a group in doubt waits for; nats-server has no such field."""
         missing = self._member.missing(group)
         return {"waits_for": missing} if missing else {}
 

@@ -20,7 +20,7 @@ class Response:
 
     @property
     def size(self) -> int:
-        """Return the size of `body` and `rest`."""
+        """The size of `body` and `rest`."""
         return len(self.body) + sum(map(len, self.rest))
 
 

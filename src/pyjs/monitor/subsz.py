@@ -57,7 +57,7 @@ def sublist_stats(monitored: Monitored, accounts: list[Account]) -> JsonDict:
     finds = sum(a.subs.finds for a in accounts)
     hits = max(0, finds - sum(a.subs.misses for a in accounts))
     cached = sum(a.subs.num_cached() for a in accounts)
-    # by account: (receivers of the cached subject with most receivers, receivers of all cached subjects together)
+    # by account: (most receivers of one cached subject, receivers of all cached subjects together)
     fanouts = [a.subs.cached_fanout() for a in accounts]
     return {
         "num_subscriptions": sum(map(monitored.num_subscriptions, accounts)),

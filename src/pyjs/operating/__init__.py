@@ -1,1 +1,1 @@
-"""Commands of operators: requests to a running server over NATS, and the alias. Knows nothing inside a server."""
+"""Commands of operators: requests to a running server over NATS, and the alias. They run outside the server."""

@@ -1,7 +1,9 @@
 """`pyjs-server alias DIRECTORY`: the name `nats-server` for this server, for scripts and charts that call it.
 
-Nothing installs it by itself, and a file that exists is never replaced, so that it cannot hide a real nats-server by
-surprise. Exit codes: 0: the link was made, or exists already; 1: it was not made; 2: invalid command line.
+No other command makes this link, and an existing file is never replaced, so that the link cannot hide a real
+nats-server by accident.
+
+Exit codes: 0: the link was made, or exists already; 1: it was not made; 2: invalid command line.
 """
 
 from __future__ import annotations
@@ -47,7 +49,7 @@ def run(words: list[str], program: str, out: TextIO, err: TextIO) -> int:
 
 
 def _problem(link: str, program: str) -> str:
-    """Return why the link cannot be made, or ""."""
+    """Return the reason why the link cannot be made, or ""."""
     if os.path.basename(program) != "pyjs-server" or not os.access(program, os.X_OK):
         return "this server was not started as the program pyjs-server: install the wheel, and run that"
     if os.path.lexists(link) and not (os.path.exists(link) and os.path.samefile(link, program)):

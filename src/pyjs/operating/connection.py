@@ -1,6 +1,7 @@
 """A connection of an operator to a running server: blocking, with some requests at a time.
 
-Not a client for applications: it has what a command needs, and bounds on what a stranger at the other end sends.
+Not a client for applications: it has only the operations that a command needs, and limits all input, since the other
+end may be any program.
 
 Source: nats.docs "Client Protocol".
 """
@@ -37,16 +38,16 @@ LOGIN = (
 
 
 class AskFailed(PyjsError):
-    """The server cannot be asked; the text has the reason and what to do."""
+    """A request failed; the text has the reason and the remedy."""
 
 
 class NoAnswer(AskFailed):
-    """The server sends nothing in time."""
+    """The server did not answer in time."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Login:
-    """Who asks; empty fields are not sent."""
+    """The credentials of the operator; empty fields are not sent."""
 
     user: str = ""
     password: str = ""
@@ -57,7 +58,7 @@ class Login:
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """Files for a server that encrypts; "": not given."""
+    """Files for TLS; "": not given."""
 
     ca: str = ""
     cert: str = ""
@@ -77,10 +78,10 @@ class OperatorConnection:
         name: str = "pyjs-server",
         fix: str = LOGIN,
     ) -> None:
-        """Connect to `url` and log in; `name` is that of the connection, `fix` what to do if the login is refused.
+        """Connect to `url` as `name` and log in; `fix` is the remedy in the error if the login is refused.
 
         Raises:
-            AskFailed: nothing listens there, it is no NATS server, or it refuses the login.
+            AskFailed: nothing listens there, it is not a NATS server, or it refuses the login.
         """
         parts = urlsplit(url if "://" in url else f"nats://{url}")
         try:
@@ -127,7 +128,7 @@ class OperatorConnection:
         """Return the first answer, as JSON.
 
         Raises:
-            AskFailed: nobody answers, or the user may not ask.
+            AskFailed: no answer, or the user may not send this request.
         """
         [answer] = self.request_all([(subject, body)])
         if answer is None:
@@ -135,10 +136,10 @@ class OperatorConnection:
         return answer
 
     def request_all(self, requests: Sequence[tuple[str, bytes]]) -> list[dict[str, object] | None]:
-        """Send requests at once, each a subject and a body; return their answers in this order, None for status 503.
+        """Send requests together, each a subject and a body; return their answers in this order, None for status 503.
 
         Raises:
-            AskFailed: no answer in time, or the user may not ask.
+            AskFailed: no answer in time, or the user may not send a request.
         """
         first = self._sent
         for subject, body in requests:
@@ -217,7 +218,7 @@ class OperatorConnection:
             return number, self._object(payload[head_size if with_headers else 0 :])
 
     def _operation(self) -> tuple[bytes, bytes]:
-        """Return the verb and the rest of the next line, after answers to PING.
+        """Return the verb and the rest of the next line that is not a PING; answer PINGs.
 
         Raises:
             AskFailed: -ERR, or the connection ends.

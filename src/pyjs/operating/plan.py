@@ -1,4 +1,4 @@
-"""`pyjs-server plan -c FILE`: shows what an application of the file would change, and changes nothing.
+"""`pyjs-server plan -c FILE`: shows the changes that applying the file would make; changes nothing.
 
 Exit codes: 0: nothing to do; 1: an error; 2: changes, or assets that cannot be changed.
 """
@@ -141,7 +141,7 @@ def _lines(plans: list[Plan], arguments: Arguments) -> Iterator[str]:
 
 
 def _chosen(arguments: Arguments, declared: tuple[AccountAssets, ...]) -> tuple[AccountAssets, ...]:
-    """Return the accounts of the plan: all, or the one that is named."""
+    """Return the accounts of the plan: all, or the one in the arguments."""
     name = arguments.get("account")
     names = [each.account for each in declared]
     if name and name not in names:
@@ -157,7 +157,7 @@ def _plan_of(arguments: Arguments, url: str, login: Login, assets: AccountAssets
 
 
 def _carried_out(exchange: Exchange[Plan], connection: OperatorConnection) -> Plan:
-    """Ask what an exchange asks, and return its result."""
+    """Send the requests of an exchange over `connection`, and return its result."""
     answers: list[Answer] | None = None
     while True:
         try:
@@ -180,10 +180,10 @@ def _url(arguments: Arguments, options: Options) -> str:
 
 
 def _login_in(options: Options, account: str) -> Login:
-    """Return the login of a user of the account whose password the file has in plain text.
+    """Return the login of a user of the account, if the file has the user's password in plain text.
 
     Raises:
-        PlanFailed: there is none.
+        PlanFailed: there is no such user.
     """
     single, listed = options.authorization, options.accounts.get(account)
     if account == GLOBAL_ACCOUNT:

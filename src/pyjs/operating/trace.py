@@ -49,7 +49,7 @@ VALUES = {
 VALUES["s"] = "server"
 SWITCHES = {"stop": "stop", "help": "help", "h": "help"}
 NUMBERS = {"seconds": "seconds", "lines": "lines", "payload": "payload_size"}  # flag -> field of the request
-DIGITS_MAX = 18  # of a number, which is then an int64
+DIGITS_MAX = 18  # of a number; more might not fit in an int64
 TIMEOUT_S = 5.0
 
 
@@ -132,7 +132,7 @@ def _ask(options: dict[str, str], environment: Mapping[str, str], body: dict[str
 
 
 def _server(connection: OperatorConnection, name: str) -> tuple[str, str]:
-    """Return name and id of the server that is asked."""
+    """Return the name and id of the server for the request."""
     if not name or name == connection.info.get("server_name"):
         return printable(str(connection.info.get("server_name"))), _id(connection.info)
     wanted = json.dumps({"server_name": name, "exact_match": True}).encode()
@@ -144,7 +144,7 @@ def _server(connection: OperatorConnection, name: str) -> tuple[str, str]:
 
 
 def _id(server: Mapping[str, object]) -> str:
-    """Return the id in a description of a server, which is one token of a subject."""
+    """Return the id in a server's description; the id must be usable as one token of a subject."""
     found = str(server.get("server_id") or server.get("id"))
     if not found.isalnum():
         raise AskFailed("the server has no valid id: is it a NATS server?")

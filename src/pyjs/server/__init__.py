@@ -1,1 +1,1 @@
-"""The server on asyncio; the only package that knows sockets, threads, signals and the clock."""
+"""The server on asyncio; no package below it knows sockets, threads, signals or the real clock."""

@@ -28,12 +28,12 @@ class ListenFailed(Exception):
         self._port = port
 
     def remedy(self, key: str) -> str:
-        """Return what to do; `key` is the key of the port in the configuration."""
+        """Return the remedy; `key` is the key of the port in the configuration."""
         return port_remedy(self._code, self._port, key)
 
 
 def port_remedy(code: int, port: int, key: str) -> str:
-    """Return what to do about a port that cannot be used, after the error `code`."""
+    """Return the remedy for a port that cannot be used, after the error `code`."""
     if code == errno.EADDRINUSE:
         return f"another process listens there (ss -ltnp | grep :{port}): stop it, or change `{key}`"
     if code == errno.EACCES and port < PRIVILEGED:

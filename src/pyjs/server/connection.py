@@ -233,7 +233,7 @@ class Connection(asyncio.BufferedProtocol, Link):
 
     @property
     def is_stranger(self) -> bool:
-        """Return whether the client must log in and has not done so."""
+        """Whether the client must log in and has not done so."""
         return hasattr(self, "session") and self.session.awaiting_auth
 
     # -- called by a PROXY header ------------------------------------------------------------------------------

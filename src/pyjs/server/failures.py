@@ -30,7 +30,7 @@ def fail(text: str, remedy: str = "") -> NoReturn:
 
 
 def file_remedy(error: OSError, key: str) -> str:
-    """Return what to do about a file or directory that cannot be used; `key` is its key in the configuration."""
+    """Return the remedy for a file or directory that cannot be used; `key` is its key in the configuration."""
     change = f"or change `{key}`"
     if error.errno in (errno.EACCES, errno.EPERM):
         return f"chown it, or its directory, to the user of the server (uid {os.getuid()}), {change}"

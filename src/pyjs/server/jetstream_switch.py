@@ -34,7 +34,7 @@ class JetStreamSwitch:
 
     def __init__(self, driver: Driver, declared: DeclaredStreams) -> None:
         self._driver = driver
-        self.declared = declared  # the streams that the file wants
+        self.declared = declared  # the streams that the file declares
         self._node = driver.node
         self._log = driver.node.log
         self._io_thread: IoThread | None = None
@@ -124,7 +124,7 @@ class JetStreamSwitch:
     def stop(self, then: Callable[[], None]) -> None:
         """Stop accepting messages, sync and close the streams, then call `then`.
 
-        Call it at once if JetStream is off.
+        If JetStream is off, call `then` at once.
         """
         self._after.append(then)
         jetstream, self._node.jetstream = self._node.jetstream, None

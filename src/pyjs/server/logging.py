@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 COLORS = {"INF": "32", "DBG": "36", "WRN": "93", "ERR": "31", "FTL": "31", "TRC": "33"}
 LEVELS = {"INF": "info", "DBG": "debug", "WRN": "warn", "ERR": "error", "FTL": "fatal", "TRC": "trace"}
-CLEAR = b"\r\x1b[K"  # erases the line of the cursor: the status
+CLEAR = b"\r\x1b[K"  # erases the cursor's line, which shows the status
 CONTINUED = "\n    "  # between the lines of one text
 FILE_MODE = 0o640
 STAMP_DIGITS = [4, 2, 2, 2, 2, 2, 9]  # digits of each part of a rotated file's stamp

@@ -324,27 +324,27 @@ class Server:
     # -- queries and requests ----------------------------------------------------------------------------------
     @property
     def client_port(self) -> int:
-        """Return the client port."""
+        """The client port."""
         return self.node.port
 
     @property
     def monitor_port(self) -> int:
-        """Return the monitoring port, or 0 if there is none."""
+        """The monitoring port, or 0 if there is none."""
         return 0 if self._monitoring is None else self._monitoring.pages.port
 
     @property
     def websocket_url(self) -> str | None:
-        """Return a URL for WebSocket clients on this machine, or None if there is no such port."""
+        """A URL for WebSocket clients on this machine, or None if there is no such port."""
         return None if self._websocket is None else self._websocket.urls[0]
 
     @property
     def client_url(self) -> str:
-        """Return a URL that a client on this machine can use."""
+        """A URL that a client on this machine can use."""
         return urls("nats", self.options.host, self.client_port)[0]
 
     @property
     def monitor_url(self) -> str | None:
-        """Return the URL of the monitoring pages on this machine, or None if there are none."""
+        """The URL of the monitoring pages on this machine, or None if there are none."""
         return None if self._monitoring is None else self._monitoring.pages.urls[0]
 
     def declared_report(self) -> Generator[Any, None, DeclaredReport]:
@@ -363,7 +363,7 @@ class Server:
 
     @property
     def compute_thread(self) -> IoThread:
-        """Return the thread for jobs of the COMPUTE queue; only valid while the server runs."""
+        """The thread for jobs of the COMPUTE queue; only valid while the server runs."""
         return self._workers.thread(JobQueue.COMPUTE)
 
     def write_ports_file(self) -> None:

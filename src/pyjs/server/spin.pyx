@@ -12,7 +12,7 @@ client that got its answer wakes on the same core, and in that case spinning is 
 only begin a trial: the loop spins for some turns, sleeps at once for as many, and continues for a while with the
 faster method.
 
-Works on any asyncio loop. Benchmark: reqrep, jssync-1 and get-1 of benchmarks/run.py, and pull-none, where
+Works on any asyncio loop. Benchmark: reqrep, jssync-1 and direct-1 of benchmarks/run.py, and pull-none, where
 spins fail.
 Compiled: a client that waits for each answer pays for the checks and turns.
 """
@@ -55,7 +55,7 @@ cdef class Core:
     cdef int spins              # spins since the last check
     cdef int64_t preempted      # preemptions of the process up to the last check
     cdef int turns              # turns in the current stage of a trial
-    cdef int stages             # stages left in the trial, even ones without spins; 0: no trial
+    cdef int stages             # stages left in the trial; if even, this one has no spins; 0: no trial
     cdef int64_t with_ns        # total time of the turns with spins
     cdef int64_t without_ns
     cdef int64_t rests_until_ns

@@ -1,13 +1,14 @@
 """The protocol of one connection as log lines: every operation and payload, in and out.
 
-Of all connections with -V, or of one connection for some time (`ConnectionTrace`). Parses the bytes a second time,
-separately from the session, so tracing costs nothing while it is off: a connection looks at `trace_on` of its log,
-and a traced connection has another log. Each byte is looked at once, however small the reads are.
+With -V, all connections are traced; a request traces one connection for some time (`ConnectionTrace`). The bytes are
+parsed a second time, separately from the session, so tracing costs nothing while it is off: a connection checks
+`trace_on` of its log, and a traced connection has a log of its own. Each byte is examined once, however small the
+reads are.
 
 Passwords, tokens, JWTs and seeds of nkeys are not shown. If tracing starts in the middle of an operation, its
 rest is skipped; lines of a payload that look like operations may then be shown as such.
 
-Lines as nats-server 2.15.1: `<<- [PUB foo 5]`, `<<- MSG_PAYLOAD: ["hello"]`, `->> [PONG]`.
+Lines have the form of nats-server 2.15.1: `<<- [PUB foo 5]`, `<<- MSG_PAYLOAD: ["hello"]`, `->> [PONG]`.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class Tracer:
         self._left = 0  # bytes of the payload and its line end that are still to come; 0: a line is next
 
     def trace(self, data: bytes) -> None:
-        """Log the operations that `data` completes, until the log takes no more of them."""
+        """Log the operations that `data` completes, until the log accepts no more."""
         at = 0
         while at < len(data) and self._log.trace_on:
             at = self._take_payload(data, at) if self._left else self._take_line(data, at)
@@ -117,7 +118,7 @@ class ConnectionTrace(Log):
     ) -> None:
         """Begin the trace; `end` is called when all lines are written."""
         self.trace_on = True
-        self._name = str(session)  # at the end of the session it has lost its user
+        self._name = str(session)  # stored, since a session that ends has lost its user
         self._log = log
         self._end = end
         self._lines_left = limits.lines

@@ -93,7 +93,7 @@ class OpenFiles:
                     raise
 
     def close(self, path: str) -> None:
-        """Close a file if it is open, even unsynced, since it was removed or replaced, or its sync failed."""
+        """Close a file, if it is open, that was removed or replaced, or whose sync failed; it may be unsynced."""
         self._failed.pop(path, None)
         file = self._idle.pop(path, None) or self._held.pop(path, None)
         if file is None:
@@ -115,7 +115,7 @@ class OpenFiles:
     # -- syncing -----------------------------------------------------------------------------------------------
 
     def take(self, paths: list[str]) -> tuple[list[OpenFile], OSError | None]:
-        """Return the unsynced files among `paths` for a sync job, and the first error of earlier syncs.
+        """Return the unsynced files among `paths` for a sync job, and an error of their earlier syncs, or None.
 
         The files stay open until the caller calls `give_back`.
         """

@@ -1,6 +1,6 @@
 """The store interface of the engine: appends, drops and purges. store/index/catalogue.pyx has the searches.
 
-Knows nothing of limits of streams, consumers, the protocol, or the storage of bodies: store/memory and store/file
+Knows nothing of consumers, the protocol, the limits of streams, or the storage of bodies: store/memory and store/file
 implement hooks for storage, and rebuild the state when a store is opened. Long because all appends and drops change
 the same state.
 
@@ -473,7 +473,7 @@ cdef class StreamStore:
         return seq if seq < before_seq else 0
 
     def drop_front(self, int64_t max_msgs, int64_t max_bytes, uint32_t limit) -> bool:
-        """Remove up to `limit` of the oldest messages in excess of a maximum (0: none).
+        """Remove up to `limit` of the oldest messages in excess of a maximum (0: no maximum).
 
         Return whether an excess is left.
         """

@@ -42,7 +42,7 @@ class SyncSet:
         """Return a descriptor of a file to write to; it may be closed by the next call of `open`.
 
         Raises:
-            OSError: the file cannot be opened; or another one must be synced first, and the sync failed.
+            OSError: the file cannot be opened.
         """
         fd = self._open.get(path)
         if fd is None:

@@ -84,7 +84,7 @@ cdef class _Branch:
         return 0
 
     cdef bint is_bare(self) noexcept:
-        """Return whether the node has neither owners, children nor a tail."""
+        """Return whether the node has neither children nor a tail; it may have owners."""
         return self.token is None and not self.children and self.tail is None
 
     cdef bint is_taken(self, object owner) except -1:
@@ -165,7 +165,7 @@ cdef class SubjectTree:
     """A set of valid subjects with their owners."""
 
     cdef _Branch root
-    cdef readonly object version            # a new object whenever the set changes
+    cdef readonly object version            # incremented at each change of the set
 
     def __cinit__(self):
         self.root = _Branch()

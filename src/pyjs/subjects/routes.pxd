@@ -86,8 +86,7 @@ cdef class RouteCache:
         return NULL
 
     cdef bint seen_before(self, uint64_t h) noexcept nogil
-    # Return a route for the found subscriptions; NULL: the cache is full. For `sizes`, see
-    # Grouping.
+    # Return a route for the found subscriptions; NULL: the cache is full.
     cdef Route* add(self, uint32_t list_id, uint64_t h, const char* key, size_t n, Found* found, Grouping* grouping,
                     bint heads) noexcept nogil
     cdef void remove(self, Route* r) noexcept nogil

@@ -11,8 +11,8 @@ older than the last `expire`, so that an idle server frees memory.
 A subject is cached when it is looked up a second time: `doors` has fingerprints of recent subjects that were not
 cached. A subject with a single publish thus takes no memory.
 
-Each list has a salt in the hash, which separates its subjects from those of other lists. Knows nothing of
-tries, and only the generations of lists.
+Each list has a salt in the hash, which separates its subjects from those of other lists. Knows nothing
+of tries; of lists, it knows only the generations.
 Compiled: runs for every message (benchmarks/: core publish, 1-1, 150,000 distinct subjects).
 """
 cimport cython
@@ -315,7 +315,7 @@ cdef class RouteCache:
     def trim(self, int64_t now_ns) -> bool:
         """Empty a few of the oldest segments if they are due; called once a turn, never during a delivery.
 
-        Returns whether more segments are due.
+        Return whether more segments are due.
         """
         cdef int steps = 0
         self.now_ns = now_ns

@@ -352,5 +352,5 @@ cdef class Sublist:
         return self.cache.lists[self.list_id].n_routes
 
     def cached_fanout(self) -> tuple:
-        """Return the receivers of the cached subject with most receivers, and of all cached subjects together."""
+        """Return (most receivers of one cached subject, receivers of all cached subjects together)."""
         return self.cache.fanout(self.list_id)

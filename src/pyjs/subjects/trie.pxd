@@ -45,7 +45,7 @@ cdef struct Found:              # the result of a walk; the memory is used again
     size_t steps_room
     uint64_t visited            # number of nodes visited and subscriptions found in all walks
     bint filtered               # some of `subs` have `filtered` set
-    bint inexact                # set by walk_prefix: the result depends on the tail
+    bint inexact                # set by trie_walk_prefix: the result depends on the tail
     bint failed                 # no memory
 
 cdef TrieNode* trie_new() except NULL

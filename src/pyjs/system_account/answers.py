@@ -98,7 +98,7 @@ class Answers:
         return compact_json(self._server())
 
     def page(self, name: str, body: bytes, **forced: object) -> Generator[None, None, bytes | None]:
-        """Return page `name` as an answer, or None if the request is for other servers.
+        """Return page `name` as an answer, or None if this server does not answer the request.
 
         `forced` replaces page fields.
         """

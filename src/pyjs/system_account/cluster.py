@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 STEP_DOWN = "$JS.API.META.LEADER.STEPDOWN"
 REMOVE_SERVER = "$JS.API.SERVER.REMOVE"
 EVACUATE_SERVER = "$JS.API.SERVER.EVACUATE"
-ACCEPT_LOSS = "$JS.API.SERVER.ACCEPT_LOSS"  # nats-server has none; the server that is named answers
+ACCEPT_LOSS = "$JS.API.SERVER.ACCEPT_LOSS"  # nats-server has no such request; the named server answers
 CANCEL_MOVE = "$JS.API.ACCOUNT.STREAM.CANCEL_MOVE.*.*"
 RESPONSES = {
     CANCEL_MOVE: "stream_cancel_move_response",
@@ -43,7 +43,7 @@ def ask(node: Node, system: Account, request: Request) -> Generator[Step, None, 
     if server is None or member is None:
         return None
     operators = member.operators
-    account, name = subject.split(".")[-2:]  # where a subject ends with them
+    account, name = subject.split(".")[-2:]  # used only if the subject ends with them
     if subject not in RESPONSES:
         subject = CANCEL_MOVE
     handlers = {

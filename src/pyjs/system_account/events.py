@@ -2,7 +2,7 @@
 
 An event is composed only if it has a subscriber. Sessions open and close in the middle of other work, so
 events are queued, and a chore publishes a few in each step; beyond QUEUE_MAX the oldest are dropped. If the
-number of connections of an account changes several times before that, it is reported once.
+number of connections of an account changes several times before it is published, it is reported once.
 
 Source: nats.docs "System Events"; subjects, fields and order probed on nats-server 2.15.1
 (tests/conformance/test_system_events.py).

@@ -55,7 +55,7 @@ class SystemRequests:
 
     @property
     def answers(self) -> Answers:
-        """Return the object that composes the answers; the first request creates it."""
+        """The object that composes the answers; the first request creates it."""
         if self._answers is None:
             self._answers = self._make_answers()
         return self._answers

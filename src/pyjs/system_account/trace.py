@@ -3,7 +3,7 @@
 The body is `{"cid": 7, "seconds": 60, "lines": 1000, "payload_size": 256}`, or `{"cid": 7, "stop": true}`; only `cid`
 is required. The lines go to the log of the server (server/trace.py).
 
-nats-server has no such request: tests/unit/system_account/test_trace.py, tests/system/test_trace.py.
+nats-server has no such request. Source: tests/unit/system_account/test_trace.py, tests/system/test_trace.py.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class TraceRefused(PyjsError):
 
 
 def trace(node: Node, body: bytes) -> JsonDict:
-    """Start or stop the trace that the request asks for; return the data of the answer.
+    """Start or stop the trace of a connection, as requested; return the data of the answer.
 
     Raises:
         TraceRefused: the request is invalid, or the connection cannot be traced.

@@ -1,1 +1,1 @@
-"""Bytes to operations and back: the NATS client protocol, without sockets or subscriptions."""
+"""Bytes to operations and back: the client protocol, frames, PROXY headers and keys, without sockets."""

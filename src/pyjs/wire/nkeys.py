@@ -1,7 +1,7 @@
 """Nkeys: Ed25519 keys, written as texts that include their kind (user, account, ...), and signatures.
 
 The text of a public key is base 32, without padding, of: kind (1 byte), key (32), CRC-16 of both (2, little endian).
-The text of a seed has two bytes before the key: for the fact that it is a seed, and for the kind of its key.
+In the text of a seed, two bytes before the key have the marker of a seed (5 bits) and the kind of the key (5 bits).
 
 Source: https://docs.nats.io/running-a-nats-service/nats_admin/security/jwt and the nkeys library's README;
 tests/conformance/test_nkeys.py.
@@ -43,7 +43,7 @@ def any_public_key(text: str) -> bytes | None:
 
 
 def _key_of_any_kind(text: str) -> bytes | None:
-    """Return the byte of the kind and the 32 bytes of the key in `text`, or None if it is not a key."""
+    """Return the kind byte followed by the 32-byte key, or None if `text` is not a key."""
     if len(text) != TEXT_SIZE or not text.isascii():
         return None
     try:

@@ -16,7 +16,7 @@ cdef struct Msg:
     bint aliased                # receivers were found by a subject other than `subject` (JetStream deliveries)
     const char* found_by        # the subject by which receivers were found; set only if `aliased`
     uint32_t found_by_len
-    void* via    # core.exchange.service.Hop: the service imports that the message has passed; NULL: none
+    void* via    # core.exchange.responses.Hop: the service imports that the message has passed; NULL: none
     uint64_t told               # one bit for each other server that already has the message or must not get it
     void* origin                # the publishing session (borrowed), NULL: the server itself
     void* whole                 # bytes object (borrowed) equal to `body`, which receivers may keep; NULL: they copy

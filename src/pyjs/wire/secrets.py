@@ -1,7 +1,8 @@
 """Text of the protocol without its secrets, for the log.
 
-As nats-server: the values of pass, auth_token, sig, nkey and proxy_sig in CONNECT. Beyond it: names in any case, and
-JWTs and seeds of nkeys anywhere, also in payloads (tests/unit/wire/test_secrets.py).
+As in nats-server, the values of pass, auth_token, jwt, sig, nkey and proxy_sig in CONNECT are replaced. In addition,
+names match in any case, and JWTs and seeds of nkeys are replaced anywhere, also in payloads
+(tests/unit/wire/test_secrets.py).
 """
 
 from __future__ import annotations

@@ -142,7 +142,7 @@ HEAD = """# Errors of the JetStream API
 
 Refusals have the number, code and text of nats-server 2.15:
 `{"error":{"code":404,"err_code":10059,"description":"stream not found"}}`. Names in braces stand for
-values. Only this server has numbers from 20001 on ([bulk-read.md](bulk-read.md)). The tests provoke each error of the
+values. Only this server has numbers from 20001 on. The tests provoke each error of the
 first table on both servers (`tests/conformance/errors.md`), with the few exceptions in
 `tests/conformance/test_errors.py`.
 

@@ -1,6 +1,6 @@
 """Membership changes in the simulation: replicas that lost their log are replaced, and others are added and removed.
 
-It stands for the owner of the groups: with the state of all nodes, it requests one change at a time from the leader.
+It acts as the owner of the groups: with the state of all nodes, it requests one change at a time from the leader.
 """
 
 from __future__ import annotations

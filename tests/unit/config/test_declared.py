@@ -1,4 +1,4 @@
-"""Blocks of declared assets: kept as they stand, and equal if they say the same."""
+"""Blocks of declared assets: stored unchanged, and equal if they have the same meaning."""
 
 from __future__ import annotations
 

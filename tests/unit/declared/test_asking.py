@@ -1,4 +1,4 @@
-"""Requests to the API by which assets are looked up and applied, and their answers. Reports, too."""
+"""Requests to the API that look up and apply assets, their answers, and reports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plans: what happens to each asset, in which order, and what is refused. Comparison, too."""
+"""Plans: the action for each asset, the order of actions, and refusals; and comparisons of assets."""
 
 from __future__ import annotations
 

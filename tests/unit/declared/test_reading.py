@@ -1,4 +1,4 @@
-"""Declared assets of a file: what is read, and what is refused with its place."""
+"""Declared assets of a file: the values that are read, and the place of each error."""
 
 from __future__ import annotations
 

@@ -64,7 +64,8 @@ def test_a_repair_ends_with_1_and_the_next_check_with_0(
 
     assert (repaired, again) == (1, 0)
     assert (
-        "  repaired: $G/streams/S/msgs/00000002.seg is rewritten with 39 messages; as it was it is " in told
+        "  repaired: $G/streams/S/msgs/00000002.seg is rewritten with 39 messages; the original is now "
+        in told
     )
     assert "  lost for good: 1 message: 54\n" in told
     assert told.splitlines()[-1].endswith(": 1 repair made")

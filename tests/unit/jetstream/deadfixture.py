@@ -1,4 +1,4 @@
-"""A stream whose dead letters go to another one: the vocabulary of the tests of dead letters."""
+"""A fixture for tests of dead letters: a stream whose dead letters go to another one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An operator's connection: its logins, encryption, and everything that is not a server at the other end."""
+"""An operator's connection: its logins, encryption, and errors if the other end is not a server."""
 
 from __future__ import annotations
 

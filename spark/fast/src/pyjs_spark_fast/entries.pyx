@@ -126,7 +126,7 @@ cdef bint is_sendable(const char* subject, Py_ssize_t size) noexcept nogil:
 
 
 cdef bint fits_check(const char* p, Py_ssize_t length) noexcept nogil:
-    """Whether the record at `p` fits its check."""
+    """Whether the record at `p` matches its `check` field."""
     cdef uint32_t check = 0, half
     memcpy(&check, p + CHECK_AT, 4)
     half = <uint32_t>xxh64_of(p + HEAD_SIZE, length - RECORD_SIZE_MIN, xxh64_of(p, CHECK_AT, 0))

@@ -1,8 +1,8 @@
 """Encodes columns as publishes and decodes acknowledgements to rows; compiled. frames.py is the same in plain Python,
 and describes the formats.
 
-Sizes are added up first, then one block of memory is filled; no Python object is made per row. Compiled because the
-loop over rows is the main cost of a sink (benchmarks/spark_sink.py).
+Sizes are added up first, then one block of memory is filled; no Python object is created per row. This module is
+compiled because the loop over rows is the main cost of a sink (benchmarks/spark_sink.py).
 """
 from cpython.array cimport array, clone
 from cpython.bytearray cimport PyByteArray_AS_STRING
@@ -289,7 +289,7 @@ cdef class Acks:
         self.need = 1
 
     def listen(self, int64_t sid):
-        """From now on, acknowledgements arrive at this subscription."""
+        """Set the subscription on which acknowledgements will arrive."""
         self.sid = sid
         self._tail = b" %d " % sid
 
@@ -313,7 +313,7 @@ cdef class Acks:
         return 0 <= number - self._first < len(self._flags) and self._flags[number - self._first] == 1
 
     def settle(self, int64_t number, int64_t seq, bint is_duplicate):
-        """Mark a row as stored; does nothing if the row is unknown or already stored."""
+        """Mark a row as stored; do nothing if the row is unknown or already stored."""
         if self.is_waiting(number):
             self._flags[number - self._first] = 0
             self.waiting -= 1
@@ -321,7 +321,7 @@ cdef class Acks:
             self.last_seq = max(self.last_seq, seq)
 
     def forget_before(self, int64_t number):
-        """Remove the state of rows before this one; all of them are acknowledged."""
+        """Forget the rows before `number`, all of which are acknowledged."""
         cdef int64_t count = min(number - self._first, <int64_t>len(self._flags))
         if count > 0:
             del self._flags[:count]

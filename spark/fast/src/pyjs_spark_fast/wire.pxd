@@ -12,7 +12,7 @@ cdef struct Span:
 
 
 cdef class View:
-    """The memory of one object, held as long as this object exists."""
+    """The memory of another object, held for as long as the view exists."""
     cdef Py_buffer buffer
     cdef bint is_held
     cdef const char* data(self) noexcept

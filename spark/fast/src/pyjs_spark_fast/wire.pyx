@@ -1,8 +1,8 @@
 """Compiled decoder of a pull's deliveries into columns; wire.py does the same in plain Python and explains it.
 
 No Python object is made for a message: the line is scanned in place and each column grows in one block of memory,
-which the Arrow array then owns. pyjs_spark_fast/entries.pyx uses the same columns. It is compiled because
-it decodes several times as much per second of processor as wire.py (benchmarks/spark_client.py).
+which the Arrow array then owns. pyjs_spark_fast/entries.pyx uses the same columns. This module decodes several times
+as many messages per second of processor time as wire.py (benchmarks/spark_client.py).
 """
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t

@@ -1,10 +1,10 @@
 """The command `pyjs-pipeline`: checks, explains and runs pipelines between streams and lakes.
 
 Results are written to stdout, and each error as one line to stderr. Exit codes: 0 success; 1 failed for any other
-reason;
-2 an error in the command line, a configuration or the installation; 3 messages were lost; 4 the server cannot
-be reached; 5 `quality` found faults; 130 and 143 interrupted (SIGINT, SIGTERM). The keys and the output of
-each kind of job are in its module of `lake`. Spark is started only if the command has work for it.
+reason; 2 the command line, a configuration, the credentials, a store directory or the installation is wrong;
+3 messages were lost; 4 the server cannot be reached; 5 `quality` found faults; 130 and 143 interrupted (SIGINT,
+SIGTERM). The module of each kind of job, in `lake`, has its keys and its output. Spark is started only if the command
+has work for it.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Processes: a batch read is planned in a process beside the driver, and read in w
 planned in one process for as long as its query runs, while `read` runs in workers on a pickled copy; so
 `read` may use only attributes that never change.
 
-No reader changes anything on the server. The progress is in Spark's checkpoint, and `commit` does nothing:
+No reader leaves anything on the server. The progress is in Spark's checkpoint, and `commit` does nothing:
 Spark does not commit the last batch of a query that ends, so the server must not depend on commits.
 """
 
@@ -129,8 +129,8 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     def getDefaultReadLimit(self) -> ReadLimit:
         """Return one of the limits that the options set; `latestOffset` applies all of them.
 
-        Spark accepts one limit and passes it to `latestOffset`, which ignores it; so any of them is
-        sufficient.
+        Spark accepts one limit and passes it to `latestOffset`, which only checks whether there is one; so
+        any of them is sufficient.
         """
         options = self._reading.options
         if options.max_rows_per_trigger is not None:

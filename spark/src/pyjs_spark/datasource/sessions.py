@@ -139,14 +139,14 @@ def cores_of(master: str) -> int:
 
 
 def check_installed(master: str = "") -> None:
-    """Raise SparkMissing if pyspark, pyarrow or Java is missing or too old; a Connect client needs no Java."""
+    """Raise SparkMissing as check_packages() and check_java() do; a Connect client needs no Java."""
     check_packages()
     if not master.startswith(CONNECT):
         check_java()
 
 
 def check_packages() -> None:
-    """Raise SparkMissing if pyspark or pyarrow is missing or too old."""
+    """Raise SparkMissing if pyspark or pyarrow is missing, or pyspark is older or newer than supported."""
     for name in ("pyspark", "pyarrow"):
         if importlib.util.find_spec(name) is None:
             raise SparkMissing(f"the package {name} is not installed; {INSTALL}")

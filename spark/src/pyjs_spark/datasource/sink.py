@@ -3,7 +3,8 @@
 A thin layer, like source.py: rows, frames, acknowledgements and progress are in modules that know nothing of
 Spark. For each batch, a writer is created beside the driver and pickled; `write` runs in a worker for one
 partition. Spark does not pass the number of the batch to `write`, but sets the number and the query's id as local
-properties of the task. This is not documented, so a missing property is an error.
+properties of the task. This is not documented, so a streaming write with delivery=exactlyOnce fails if one is
+missing.
 
 Source: pyspark.sql.datasource and pyspark/sql/worker/write_into_data_source.py of 4.2 and 4.3; each of their
 pitfalls has a test in spark/tests/datasource/test_sink.py.
@@ -60,7 +61,7 @@ def stream_writer(
 
 
 class PartitionWriter:
-    """The part of both writers that runs in workers. Pickled; immutable."""
+    """The part that both writers share. It is pickled to the workers, where `write` runs, and never changes."""
 
     def __init__(self, options: SinkOptions, plan: RowPlan) -> None:
         self.options = options

@@ -62,7 +62,7 @@ class JetStreamSource(DataSource):
             from pyjs_spark.datasource import tables
 
             return tables.reader(options, schema.fields, self.parallelism)
-        # If filter pushdown is off in Spark, it refuses every read by a class that has pushFilters.
+        # Spark refuses every read by a class that has pushFilters if its setting for filter pushdown is off.
         kind = FilteringReader if options.pushdown else JetStreamReader
         return kind(*self._parts(options, schema))
 

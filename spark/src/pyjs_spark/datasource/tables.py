@@ -112,8 +112,7 @@ class EntryRanges(RangeReader):
         return self._entries.rows(bucket, self.messages(partition.value))
 
 
-# -- the latest value of each key or object
-# -----------------------------------------------------------------------
+# -- the latest value of each key or object -------------------------------------------------------------------------
 
 
 class LatestReader(DataSourceReader):
@@ -124,7 +123,7 @@ class LatestReader(DataSourceReader):
         self._query = query
 
     def partitions(self) -> list[InputPartition]:
-        """Return a task for each bucket."""
+        """Return a task for each bucket or store that has messages."""
         options, query = self._options, self._query
         names = TablePlanner(options, api_of(options)).names()
         subjects = kv.filters(options.keys) if options.buckets else objects.filters(options.objects)

@@ -130,11 +130,11 @@ class Decoder:
         self._high = high
 
     def add(self, entries: object, start: int, data: object, base: int, check: int) -> int:
-        """Add rows for the entries from index `start` on; return the index of the first without a row; set `state`.
+        """Add rows for the entries from index `start` on; return the index of the first entry without a row.
 
-        `data` has the records from offset `base` on, or is None if no column needs them. If `check` is
-        CHAINED, the checksum of each record is verified with the 8 bytes before it; if ALONE, only the
-        record's own check, and whether the record matches its entry.
+        Sets `state`. `data` has the records from offset `base` on, or is None if no column needs them. If
+        `check` is ALONE or CHAINED, each record must match its entry and its own `check` field; if CHAINED, also
+        its checksum, which continues that of the 8 bytes before it.
         """
         found: Any = np.frombuffer(entries, ENTRY)[start:]
         self.state = TAKEN
@@ -241,7 +241,7 @@ def _leading(good: Any) -> int:
 
 
 def _sound(found: Any, at: Any, size: int, check: int) -> int:
-    """Return how many of the first records follow each other without gaps and end within `size` bytes."""
+    """Return how many of the first records do not overlap and end within `size` bytes."""
     fixed = RECORD_SIZE_MIN + np.where(found["flags"] & EXTENDED, 16, 0)
     ends = at + fixed + found["subject_len"] + found["size"]
     least = CHECKSUM_SIZE if check == CHAINED else 0

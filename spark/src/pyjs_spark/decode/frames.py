@@ -187,7 +187,7 @@ class Acks:
         return 0 <= number - self._first < len(self._flags) and self._flags[number - self._first] == 1
 
     def settle(self, number: int, seq: int, is_duplicate: bool) -> None:
-        """Mark a row as stored; does nothing if the row is unknown or already stored."""
+        """Mark a row as stored; do nothing if the row is unknown or already stored."""
         if self.is_waiting(number):
             self._flags[number - self._first] = 0
             self.waiting -= 1
@@ -195,7 +195,7 @@ class Acks:
             self.last_seq = max(self.last_seq, seq)
 
     def forget_before(self, number: int) -> None:
-        """Forget the rows before this one, all of which are acknowledged."""
+        """Forget the rows before `number`, all of which are acknowledged."""
         count = min(number - self._first, len(self._flags))
         if count > 0:
             del self._flags[:count]
@@ -231,7 +231,7 @@ class Acks:
 
 
 def stopped_at(data: bytearray, at: int, end: int) -> tuple[int, int]:
-    """Return (state, need) for input that is not a plain acknowledgement: an incomplete or another frame."""
+    """Return (state, need) for input other than a plain acknowledgement: an incomplete frame, or another one."""
     line = data.find(b"\r\n", at, end)
     if line < 0:
         return NEED_MORE, end - at + 1

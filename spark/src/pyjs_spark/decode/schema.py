@@ -131,7 +131,10 @@ def project(fields: Sequence[SparkField], headers: str) -> Projection:
 def pick(
     fields: Sequence[SparkField], spark_types: Mapping[str, str], nullable: Collection[str]
 ) -> Projection:
-    """Return the columns that a schema selects from `columns`, some of which may be null. Raises SchemaError."""
+    """Return the columns that a schema selects; `nullable` names those that may be null. Raises SchemaError.
+
+    `spark_types` has all allowed columns with their types.
+    """
     if not fields:
         raise SchemaError(f"the schema has no column; name some of {', '.join(spark_types)}")
     columns = tuple(_column(field, spark_types, nullable) for field in fields)

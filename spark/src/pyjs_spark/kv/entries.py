@@ -2,7 +2,7 @@
 
 A bucket is the stream KV_<bucket> with one subject for each key. A revision is a sequence number of the stream.
 Headers distinguish entries from deletions: KV-Operation is written by the client that deletes or purges a
-key, Nats-Marker-Reason by a server when a key has expired.
+key, Nats-Marker-Reason by a server when a key has expired, or was purged or removed without the client's header.
 
 Subjects are `$KV.<bucket>.<key>`. If a bucket mirrors one of another name, its messages have the subjects of
 the origin, so the second token is ignored.
@@ -33,7 +33,8 @@ TYPES = {
 }
 NULLABLE = ("value", "headers")
 EXTRA = ("created_ns", "headers", "size")  # columns that a read returns only if the user's schema has them
-# The message column from which each column is computed; all of them also need the headers.
+# The message column from which each column is computed. `operation` and `value` also need the headers, and so do
+# all columns if deletions are left out.
 SOURCES = {
     "key": "subject",
     "value": "data",

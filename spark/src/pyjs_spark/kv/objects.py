@@ -1,8 +1,8 @@
 """Object stores as rows: one row per object, with its content if the schema has that column.
 
 A store is the stream OBJ_<bucket>. The metadata of an object is JSON, the last message of $O.<bucket>.M.<name
-in base64url>. Its content is cut into chunks, which are messages of $O.<bucket>.C.<nuid>; the nuid changes
-with every put. The time of the JSON message is the object's time of modification.
+in base64url>. The object's content is cut into chunks, which are messages of $O.<bucket>.C.<nuid>; the nuid
+changes with every put. The time of the JSON message is the object's time of modification.
 
 Contents are checked: number of chunks, bytes and SHA-256 must match the JSON. An object that was put again
 during the read is read again.

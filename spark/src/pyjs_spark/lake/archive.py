@@ -1,8 +1,8 @@
 """Archives of streams, in every format: which ranges are archived or missing, and the files that tasks write.
 
-Ranges end at multiples of `rows_per_file`, at midnight, and where the stream ended when it was read; so a
-repeated run writes the same files. A task reads one range and writes one file for each UTC day, to a place that
-readers ignore; the driver makes the files of one attempt visible (tables/). So Spark may run a task several
+Ranges end at multiples of `rows_per_file`, and where the stream ended when it was read. A task reads one range
+and writes one file for each UTC day; so a repeated run writes the same files. Tasks write to a place that
+readers ignore, and the driver makes the files of one attempt visible (tables/). So Spark may run a task several
 times, even at the same time and with different files, for example if messages were deleted in between.
 
 Only one run at a time may write to an archive. The root is a directory that all workers can access, or a URI
@@ -98,7 +98,7 @@ def states(root: str, options: Options) -> list[StreamState]:
 
 
 def lacking(root: str, options: Options, holdings: Iterable[Holding], rows_per_file: int) -> list[ReadRange]:
-    """Return the ranges that the next run will write; changes nothing. Raises the errors of `archive`."""
+    """Return the ranges that the next run will write; changes nothing. Raises the errors of lakes.archive()."""
     found: list[ReadRange] = []
     for holding in holdings:
         state = holding.state
@@ -195,7 +195,7 @@ class ArchiveProgress:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """One file that the next run will write; a range that spans midnight has one file for each day."""
+    """One range that the next run will write; if it spans midnight, it becomes one file for each day."""
 
     stream: str
     low: int
@@ -225,7 +225,7 @@ def progress(holding: Holding) -> ArchiveProgress:
 
 
 def planned(holdings: Iterable[Holding], ranges: Iterable[ReadRange]) -> list[Planned]:
-    """Return the size of the next run; rows and bytes are estimated from each stream's mean."""
+    """Return the ranges of the next run; their rows and bytes are estimated from the stream's mean."""
     states = {holding.state.name: holding.state for holding in holdings}
     found = []
     for each in ranges:
@@ -262,7 +262,7 @@ def folder_name(stream: str) -> str:
 def write_files(
     settings: ConnectSettings, kind: str, root: str, what: ReadRange, report: Report | None = None
 ) -> list[TableFile]:
-    """Read one range and write its files for a later commit; runs in a worker. Without messages, returns no file."""
+    """Read one range and write its files for a later commit, in a worker; return [] if there are no messages."""
     from pyjs_spark.read import modes  # imported lazily: needs pyarrow, which a plan does not
 
     system, base = file_system(root)

@@ -162,7 +162,7 @@ def _is_block(low: int, high: int, rows_per_file: int) -> bool:
 
 
 def compact(spark: SparkSession, root: str, groups: Iterable[DayFiles]) -> list[DayFiles]:
-    """Merge the planned files, day by day; return the merged ones."""
+    """Merge each group of files, day by day; return the groups."""
     days: dict[tuple[str, str], list[DayFiles]] = {}
     for group in groups:
         days.setdefault((group.stream, group.date), []).append(group)
@@ -395,7 +395,7 @@ KIND = JobKind(
         STREAM,
         Key("target", "folder of the archive, or of snapshots", is_positional=True, is_needed=True),
         Key("latest", "write a snapshot from the server", option_values.boolean, default=False),
-        replace(ROWS_PER_FILE, default=None),  # without a default, it is known whether it was given
+        replace(ROWS_PER_FILE, default=None),  # no default, since --latest refuses a given key
     ),
     _run,
     _explain,

@@ -95,7 +95,7 @@ def _as_ns(text: Column) -> Column:
 
 
 def payload_faults(messages: DataFrame, schema: str | None = None) -> DataFrame:
-    """Return the messages whose payload is not JSON, or does not match a JSON schema (its text): stream, seq, why."""
+    """Return stream, seq and fault of messages whose payload is not JSON, or does not match the JSON schema."""
     found = messages.select("stream", "seq", "data")
     return found.mapInArrow(partial(_faults, schema=schema), "stream string, seq bigint, why string")
 

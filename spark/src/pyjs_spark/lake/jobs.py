@@ -1,8 +1,8 @@
 """Jobs of `pyjs-pipeline`: one table of keys, whose values come from a TOML file or from the command line.
 
-A kind of job is a row of the command's table. In a file, its keys are in the section [pipeline]; on the
-command line they are flags (--name), or positional arguments. All values are handled as text and parsed like
-options, so that files and the command line refuse the same values with the same error texts.
+Each kind of job is a JobKind; cli/config.py lists all of them. In a file, the keys of a job are in the section
+[pipeline]; on the command line they are flags (--name), or positional arguments. All values are handled as text and
+parsed like options, so that files and the command line refuse the same values with the same error texts.
 """
 
 from __future__ import annotations

@@ -7,8 +7,7 @@ Tasks write files, which become part of the archive when the driver commits them
 archive itself: for Parquet files in their names; for a table in the sequence that each commit stores, in the
 same atomic step that adds its files. A commit to a table succeeds only if the table ends where the files
 begin. So a run killed before its commit is repeated, and a run killed after its commit is not. Of two concurrent
-runs,
-the second fails. Many ranges are committed in parts, so that a kill loses at most one part. The next run
+runs, the second fails. Many ranges are committed in parts, so that a kill loses at most one part. The next run
 removes uncommitted files of the ranges that it will write again; in a table, only files older than a day.
 
 This module does not use the libraries of the formats; see tables/.
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Lake", "archive", "check_installed", "look", "plan", "table_of", "task_of", "write"]
 
-# ranges in the first part; maximum of any part. Each part is one job and one commit
+# ranges in the first part; maximum of any part. Each part is one job, and one commit for each stream
 AT_ONCE, PART_FILES = 16, 256
 JOB_S = 10.0  # seconds; if a part took less, the next part has more ranges
 

@@ -7,7 +7,7 @@
 `state` is running, done, failed or interrupted. A batch is one range of sequences; `lag` is the number of
 sequences of each stream that the run has not read yet. While the run lasts, `rows_per_s` covers about the
 last ten seconds; at the end it is the mean of the run. The file is replaced as a whole, so a reader never sees a
-part of it. Times are arguments of the functions. This module does not use Spark.
+part of it. The clocks are arguments of the constructor. This module does not use Spark.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Watch:
         self._lag: dict[str, int] = {}
         self._rows = 0
         self._losses: list[str] = []
-        self._samples: deque[tuple[float, int]] = deque()  # (seconds since the start, rows), last seconds
+        self._samples: deque[tuple[float, int]] = deque()  # (seconds since the start, rows), for rows_per_s
         self._trouble: OSError | None = None  # an error from replacing the status file while tasks ran
 
     def __enter__(self) -> Watch:

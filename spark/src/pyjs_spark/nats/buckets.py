@@ -10,7 +10,7 @@ OBJECT_PREFIX = "OBJ_"
 
 
 def kv_stream(bucket: str) -> str:
-    """Return the stream of a bucket, or the pattern for a pattern."""
+    """Return the name of a bucket's stream; a pattern of buckets gives the pattern of their streams."""
     return KV_PREFIX + bucket
 
 

@@ -92,7 +92,7 @@ class ByteStream:
         return False
 
     def _receive(self, view: memoryview, missing: int, deadline_s: float) -> bool:
-        """Receive once, at most `missing` bytes; return False at the deadline."""
+        """Receive once; if at least LARGE bytes are `missing`, wait for all of them. Return False at the deadline."""
         left_s = deadline_s - time.monotonic()
         if left_s <= 0:
             return False
@@ -127,7 +127,7 @@ class ByteStream:
     def _wake_at(self, size: int) -> None:
         """Set SO_RCVLOWAT, so that a receive wakes up after `size` bytes and not for each packet.
 
-        Waking up for each packet is costly (benchmarks/bulk_read.py). TLS sockets keep 1, since TLS reads a
+        Waking up for each packet is costly (benchmarks/spark_bulk.py). TLS sockets keep 1, since TLS reads a
         record in several parts.
         """
         if size != self._least and not isinstance(self._socket, ssl.SSLSocket):

@@ -125,7 +125,7 @@ class Client:
         self._stream.close()
 
     def ping(self, timeout_s: float = 2.0) -> None:
-        """Send PING; any bytes from the server prove that it is alive. Raises ConnectionLost."""
+        """Send PING and wait for its PONG; messages that arrive before it are dropped. Raises ConnectionLost."""
         wanted = self._pongs + 1
         self._stream.send(b"PING\r\n")
         deadline_s = time.monotonic() + timeout_s
@@ -185,7 +185,7 @@ class Client:
         """Send a request. Return the stored messages in its answers, and last the status that ends the answers.
 
         Raises:
-            RequestTimeout: no answer within `timeout_s` seconds, or more than `more` answers.
+            RequestTimeout: no answer within `timeout_s` seconds, or more than `more` messages.
         """
         inbox = self._ask(subject, payload, b"")
         answers: list[Reply] = []

@@ -20,7 +20,8 @@ def log_in(address: Address, settings: ConnectSettings) -> tuple[ByteStream, Inf
 
     Raises:
         OSError, ConnectionLost, ProtocolError: the server cannot be reached.
-        AccessDenied, BadCredentials: the server refused these credentials.
+        AccessDenied: the server refused these credentials.
+        BadCredentials: a secret, seed or certificate cannot be used.
     """
     stream = ByteStream(address, settings.timeout_s)
     try:
@@ -39,7 +40,7 @@ def _shake_hands(stream: ByteStream, address: Address, settings: ConnectSettings
         raise ProtocolError(f"it answered {line[:40]!r}, which is no NATS server; is the port right?")
     info = _info(line)
     if not settings.tls_first and _wants_tls(address, settings, info):
-        if stream.start < stream.end:  # bytes sent before TLS, which an attacker could have inserted
+        if stream.start < stream.end:  # bytes received before TLS: an attacker could have inserted them
             raise ProtocolError("it said more than INFO before TLS began")
         stream.start_tls(settings)
     stream.send(b"CONNECT %b\r\nPING\r\n" % json.dumps(connect_options(address, settings, info)).encode())

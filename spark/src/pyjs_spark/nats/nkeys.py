@@ -1,8 +1,9 @@
 """User keys of NATS: a seed signs the server's nonce, and its public key identifies the user.
 
     seed file   = text; the seed is the word that begins with SU
-    seed        = base32( 18<<3 | 20>>5, (20&31)<<3, key: 32 bytes, crc: 2 bytes )   no padding
-    public key  = base32( 20<<3, key: 32 bytes, crc: 2 bytes )                       "U..."
+    seed        = base32( 18<<3 | user>>5, (user&31)<<3, key: 32 bytes, crc: 2 bytes )   "SU...", no padding
+    public key  = base32( user, key: 32 bytes, crc: 2 bytes )                            "U..."
+    user        = 20<<3
     crc         = CRC-16/XMODEM of the bytes before it, little-endian
     creds file  = the JWT and the seed, each between lines of dashes
 

@@ -1,8 +1,8 @@
 """Addresses of the servers and credentials: plain values that Spark may pickle and send to its workers.
 
 A secret can be given as `env:NAME` or `file:PATH`. Then only the machine that connects reads the value, and
-neither a query plan nor a pickle contains it. A pickle contains a secret that is given directly, but no
-repr shows the secret.
+neither a query plan nor a pickle contains it. A secret that is given directly is in the pickle, but no repr
+shows it.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
     orders:  60%|######    | 60000/100000 [00:12<00:08, 5000 sequences/s]
 
-The total is the size of the streams at the end of the last batch, so it grows as messages arrive.
+The total counts the sequences of the streams at the end of the last batch, so it grows as messages arrive.
 """
 
 from __future__ import annotations

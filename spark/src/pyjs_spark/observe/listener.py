@@ -1,4 +1,4 @@
-"""A listener for the streaming queries of a session, which passes each report on to reporters.
+"""A listener for the streaming queries of a session; it passes each report to reporters.
 
     from pyjs_spark.observe.listener import attach
     from pyjs_spark.observe.lines import LogLines
@@ -24,16 +24,16 @@ LOG = logging.getLogger("pyjs_spark")
 
 
 class Reporter(Protocol):
-    """Receives the events of queries."""
+    """Reports the events of queries."""
 
     def started(self, query: QueryKey) -> None:
-        """Receive the start of a query."""
+        """Report the start of a query."""
 
     def batch(self, done: BatchDone) -> None:
-        """Receive the end of a batch."""
+        """Report a completed batch."""
 
     def ended(self, query: QueryKey, error: str) -> None:
-        """Receive the end of a query; `error` is "" if it was stopped, or has read all messages."""
+        """Report the end of a query; `error` is "" if it was stopped, or has read all messages."""
 
 
 class QueryListener(StreamingQueryListener):
@@ -46,13 +46,13 @@ class QueryListener(StreamingQueryListener):
 
     # The names of the methods are Spark's.
     def onQueryStarted(self, event: Any) -> None:
-        """Receive the start of a query."""
+        """Report the start of a query to the reporters."""
         query = QueryKey(str(event.id), str(event.runId), event.name or "")
         self._running[query.run] = query
         self._each(lambda reporter: reporter.started(query))
 
     def onQueryProgress(self, event: Any) -> None:
-        """Receive the end of a batch."""
+        """Report a completed batch to the reporters."""
         done = batch_of(event.progress.json)
         self._each(lambda reporter: reporter.batch(done))
 
@@ -60,7 +60,7 @@ class QueryListener(StreamingQueryListener):
         """Ignore the report of an idle query."""
 
     def onQueryTerminated(self, event: Any) -> None:
-        """Receive the end of a query."""
+        """Report the end of a query to the reporters."""
         run = str(event.runId)
         query = self._running.pop(run, None) or QueryKey(str(event.id), run, "")
         self._each(lambda reporter: reporter.ended(query, event.exception or ""))

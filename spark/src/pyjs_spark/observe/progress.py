@@ -59,7 +59,7 @@ class BatchDone:
     seconds: float
     is_work: bool = True  # False: a report without a batch, because the query is waiting
     size: int | None = None  # bytes of the payloads, if `measured` counted them
-    late_rows: int = 0  # rows later than the watermark; Spark counts them after a partial aggregation
+    late_rows: int = 0  # dropped, since older than the watermark; counted after a partial aggregation
     state_rows: int = 0
     streams: tuple[StreamPart, ...] = ()
     phases: Mapping[str, float] = field(default_factory=dict)  # seconds of each phase
@@ -67,7 +67,7 @@ class BatchDone:
 
     @property
     def lag(self) -> int:
-        """Return the number of sequences that all streams have after this batch."""
+        """Return the number of sequences after this batch, in all streams together."""
         return sum(part.lag for part in self.streams)
 
 

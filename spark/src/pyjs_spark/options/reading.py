@@ -180,7 +180,7 @@ def parse_options(given: Mapping[str, str]) -> Options:
 
 
 def fields_of(parsed: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of options from values by attribute."""
+    """Return the arguments for a class of options; targets that begin with "connect." become its ConnectSettings."""
     connect = {name.removeprefix("connect."): value for name, value in parsed.items() if "." in name}
     own = {name: value for name, value in parsed.items() if "." not in name}
     return {"connect": ConnectSettings(**connect), **own}

@@ -20,7 +20,7 @@ OF_REVISIONS = (
     "startingOffsets", "endingOffsets", "startingTimestamp", "endingTimestamp", "startingOffsetsByTimestamp",
     "endingOffsetsByTimestamp", "minPartitions", "maxRecordsPerPartition",
 )  # fmt: skip
-# Options that are valid with only one of them.
+# option -> the sources with which it is valid
 OWN = {
     **dict.fromkeys(("subjects", "includeHeaders", "pushdown"), ("stream",)),
     **dict.fromkeys(("keys", "includeHistory"), ("bucket",)),

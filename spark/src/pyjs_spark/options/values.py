@@ -16,7 +16,7 @@ from pyjs_spark.subjects import covers, is_subject
 from pyjs_spark.times import NS_PER_MS, parse_rfc3339
 
 SEQ_MAX = 2**63 - 1  # the largest value of a signed 64-bit column of Spark
-RECORDS_PER_PARTITION = 500_000  # default number of records per partition
+RECORDS_PER_PARTITION = 500_000  # default of maxRecordsPerPartition and of rows_per_file
 SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 SECONDS_MAX = 3650 * SECONDS["d"]  # sockets and servers cannot represent longer durations
 SIZES = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
@@ -43,7 +43,7 @@ def refuse(said: Collection[str], names: Iterable[str], why: str) -> None:
 
 
 def text(value: str) -> str:
-    """Return the text itself. Raises ValueError if it is empty."""
+    """Return the text without white space at its ends. Raises ValueError if nothing is left."""
     if not value.strip():
         raise ValueError("a text that is not empty")
     return value.strip()

@@ -76,7 +76,7 @@ class SinkOptions:
     sink_id: str = option("sinkId", _key, "")  # "": the id of the query; for a batch write, a new id
     delivery: str = option("delivery", values.one_of(EXACTLY_ONCE, AT_LEAST_ONCE), EXACTLY_ONCE)
     progress_bucket: str = option("progressBucket", _key, "pyjs-sinks")
-    # Whether the header Nats-Expected-Stream of every message names the target stream.
+    # Whether every message has a header Nats-Expected-Stream with the name of the target stream.
     expected_stream: bool = option("expectedStream", values.boolean, False)
     max_in_flight: int = option("maxInFlight", values.count(high=1_000_000), 4000)
     ack_timeout_s: float = option("ackTimeout", values.seconds, 30.0)

@@ -302,7 +302,7 @@ class _Read:
     # -- requests ---------------------------------------------------------------------------------------------------
 
     def _ask(self, seq: int = 0, rows: int = 0) -> None:
-        """Request the next rows, at most `rows` if the batch has space for no more."""
+        """Request messages from `seq` on (0: after the last chunk), about `rows` of them (0: a whole batch)."""
         what = self._what
         if self._connection != self._client.connections:
             self._connection = self._client.connections

@@ -39,10 +39,10 @@ ROUNDS_MAX = 5  # maximum number of passes, if consumers omit messages
 
 
 def read_latest(client: Client, what: ReadRange, report: Report | None = None) -> Iterator[pa.RecordBatch]:
-    """Yield the last message of each subject that `what.subjects` match, in the order of the sequences.
+    """Yield the last message of each subject that `what.subjects` match; each subject occurs once.
 
-    Only stream, subjects and mode of the range are used. `subject` must be one of its columns. The sequence of a
-    message that replaced an older one during the read may be after the end of the range. Each subject occurs once.
+    `low`, `high`, `created` and `keeps_all` of the range are ignored. `subject` must be one of its columns. A
+    message that was stored during the read may be among the rows. Sequences ascend within one pass of a consumer.
 
     Raises:
         StreamMissing: the stream does not exist.

@@ -37,7 +37,7 @@ class Cut:
     """Rules for cutting ranges into tasks."""
 
     partitions: int  # minimum number of tasks
-    rows_min: int  # minimum rows of a task, even if there are then fewer tasks; 0: no minimum
+    rows_min: int  # rows for which a further task is worthwhile, even if there are then fewer tasks; 0: any
     rows_max: int  # maximum rows of a task
 
 

@@ -19,8 +19,8 @@ from pyjs_spark.read.offsets import Cut, Offsets, StreamOffset
 PARALLELISM = 8  # tasks of a read if neither minPartitions nor spark.default.parallelism is set
 # Starting a task for fewer rows takes longer than reading them; not used if minPartitions is set.
 WORTHWHILE_ROWS = 10_000
-# Sequences per message in a stream from which ranges may exceed maxRecordsPerPartition, since most tasks would
-# otherwise have no message.
+# If a stream has more sequences per message than this, ranges may exceed maxRecordsPerPartition; otherwise most
+# tasks would have no message.
 SPARSE = 4
 
 
@@ -165,7 +165,7 @@ def clamp(span: Span, state: StreamState) -> tuple[Span, list[Gap]]:
 
 
 def recreated(then: str, now: str) -> str:
-    """Return the sentence that a stream was deleted and re-created."""
+    """Return the reason for a gap in a stream that was deleted and re-created."""
     return f"the stream was deleted and re-created (planned was the one of {then}, there is the one of {now})"
 
 
@@ -271,9 +271,9 @@ def between(start: Mapping[str, StreamOffset], end: Mapping[str, StreamOffset]) 
 def partitions(spans: Sequence[tuple[Span, StreamState]], cut: Cut) -> list[Span]:
     """Cut spans into the ranges of single tasks, in the order of streams and sequences.
 
-    The number of ranges is that of `cut` if there are enough messages; no range is below the minimum. No range
-    has more than `rows_max` messages, unless most messages of a stream were deleted. Then the sequences of the
-    remaining messages are unknown, and tasks for empty ranges would cost more than large tasks.
+    The number of ranges is that of `cut`, or one for each `rows_min` messages if that is fewer. No range has more
+    than `rows_max` sequences, unless most messages of a stream were deleted. Then the sequences of the remaining
+    messages are unknown, and tasks for empty ranges would cost more than large tasks.
     """
     total = sum(span.count for span, _ in spans)
     pieces: list[Span] = []

@@ -259,7 +259,12 @@ class Planner:
             LOG.warning("%s; going on, as failOnDataLoss=false says", line)
 
     def states(self) -> dict[str, StreamState]:
-        """Return the states of all streams that the options select; each name and pattern must match one."""
+        """Return the states of all streams that the options select.
+
+        Raises:
+            StreamMissing: a named stream does not exist, or no stream matches the patterns.
+            OptionError: a position names a stream that is not selected.
+        """
         states = self._states()
         self._check_there(states)
         if not states:

@@ -154,7 +154,7 @@ class PullRead:
                 self._heard_at_s = time.monotonic()
 
     def close(self) -> None:
-        """Delete the consumer; if that fails, the server deletes it after 30 s."""
+        """Delete the consumer; if that fails, the server deletes it after its inactive threshold (at most 30 s)."""
         consumer, self._consumer = self._consumer, None
         if consumer is not None:
             with suppress(SparkError):

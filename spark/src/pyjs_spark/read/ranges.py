@@ -34,7 +34,8 @@ from pyjs_spark.store.place import StoreDirectory
 LOG = logging.getLogger("pyjs_spark")
 BATCH_SIZE_MAX = 32 << 20  # maximum bytes of subjects, headers and payloads in one batch
 BATCH_ROWS, BULK_BATCH_ROWS = 10_000, 65_536
-FAILURES_MAX = 6  # maximum number of consecutive failures without a message in between; they take about 17 s
+# maximum number of consecutive failures without a message in between; their pauses last about 12 s
+FAILURES_MAX = 6
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ class Report:
     rows: int = 0
     # Maximum number of lost sequences: some may have had no message, or one that was not requested.
     lost: int = 0
-    failures: int = 0  # number of times that a connection or consumer was replaced
+    failures: int = 0  # number of errors after which the read waited, connected again, or gave up
 
 
 class Losses:

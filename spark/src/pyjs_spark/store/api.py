@@ -1,4 +1,4 @@
-"""Answers to a plan's requests from the files of a store directory; they are equal to a server's answers.
+"""Answers to a plan's requests from the files of a store directory, with the fields that a plan needs.
 
 The requests are those of lookup.py: names of streams, state of a stream, first message after a time. So the same
 planner works with and without a server.

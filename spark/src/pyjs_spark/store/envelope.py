@@ -30,7 +30,7 @@ FLAGS_AT = 11
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """The contents of the newest intact copy of the metadata."""
+    """The contents of one intact copy of the metadata."""
 
     generation: int
     created_ns: int

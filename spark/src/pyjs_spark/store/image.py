@@ -157,7 +157,7 @@ class PackedImage(Image):
     unit = "unpacked byte"
 
     def __init__(self, fd: int, path: str, header: Header, key: StreamKey | None) -> None:
-        """Read the table. Raises Unusable: both of its copies are damaged."""
+        """Read the table. Raises Unusable if both of its copies are damaged."""
         self._fd = fd
         self.path = path
         self._key = key
@@ -216,7 +216,7 @@ class PackedImage(Image):
         return self._last[1]
 
     def _unpacked(self, number: int) -> bytes:
-        """Return one chunk of the image. Raises Unusable: it is damaged."""
+        """Return one chunk of the image. Raises Unusable if it is damaged."""
         size = min(CHUNK_SIZE, self.size - number * CHUNK_SIZE)
         at, packed_size, checksum = self._places[number]
         packed = self._body(at, packed_size) if packed_size <= size else b""

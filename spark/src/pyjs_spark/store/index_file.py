@@ -96,7 +96,7 @@ def fits(index: Contents, image: Image) -> bool:
 
 
 def _is_confirmed(index: Contents, image: Image) -> bool:
-    """Return whether the index file has all removals that records between the messages state.
+    """Return whether the index file has all removals in the segment's DELETES and STATE records.
 
     The server checks this too.
     """

@@ -1,4 +1,4 @@
-"""A purge in steps that a kill interrupted. Readers ignore the messages that it still had to remove.
+"""An unfinished purge, which a kill interrupted. Readers ignore the messages that it still had to remove.
 
     <stream>/purge      one envelope of kind 5: {"subject": str, "before_seq": int}
 

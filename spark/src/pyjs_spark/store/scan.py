@@ -7,7 +7,7 @@ where a write cannot have been interrupted.
 `walk` of the compiled decoders handles runs of ordinary messages. This module examines all other records; without the
 compiled decoders, it examines all records.
 
-Source: docs/storage-format.md, "Reading back".
+Source: docs/storage-format.md, "Rules for damaged segments".
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ IS_EXTENDED = 1  # flags of a record's header
 IS_ERASED = 2
 FLAGS_ALL = 7
 RECORD_SIZE_MAX = 134_217_728
-# maximum number of consecutive sequences without a message in one segment; more are damage
+# maximum number of sequences without a message in one segment; more are damage
 GAP_MAX = 2_097_152
 EFFORT = 64  # maximum bytes to hash in search of a complete record, as a multiple of the file's size
 STEP = 65536  # number of offsets that are examined together

@@ -258,7 +258,7 @@ def _read(stream: StreamPlace, number: int) -> _Segment:
 def _is_cut_off(found: Contents, known: Contents) -> bool:
     said = (known.base_seq, known.number, known.incarnation)
     is_same = said == (found.base_seq, found.number, found.incarnation)
-    # perhaps the cached contents lack only removals
+    # If the segment is at least as long as its index file states, the index file lacks only newer records.
     return is_same and not found.is_sealed and found.end < known.end
 
 

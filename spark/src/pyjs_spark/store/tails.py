@@ -58,7 +58,7 @@ def _path_of(messages: str) -> str:
 
 @lru_cache(maxsize=1)
 def _read(path: str, signature: Signature) -> Tails:
-    """Return the complete records of the file; cached for as long as its signature is the same."""
+    """Return the index files in the file's complete envelopes; cached for as long as its signature is the same."""
     try:
         with open(path, "rb") as file:
             return {name: tail for body in _bodies(file.read()) for name, tail in _entries(body)}

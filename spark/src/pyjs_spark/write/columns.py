@@ -1,11 +1,11 @@
 """Columns of the rows to write: their types and meaning, and which columns are refused.
 
     data     binary or string   the payload; null is refused, since it is not an empty payload
-    subject  string             null is refused; absent if the option subject is given
+    subject  string             null is refused; ignored if the option subject is given
     headers  map<string,array<string>> or map<string,string>; null and empty maps are not headers
     msg_id   string             null: the sink creates an id
 
-Any other column is refused, and the error names it: no part of a row is dropped silently.
+Any other column is refused, and the error names it.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ class SinkPart:
     sink_id: str
     batch: int
     part: int
-    run: str  # a name, the same for all tasks of one run of a query
+    run: str  # a name, the same for all tasks with which Spark writes the batch once
 
 
 @dataclass(frozen=True, slots=True)

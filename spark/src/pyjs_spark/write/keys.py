@@ -142,7 +142,12 @@ class Keys:
 
 
 def _value(key: str, payload: bytes) -> dict[str, Any]:
-    """Return the value of a key, without its format version. Raises ReplayDiffers if it cannot be parsed."""
+    """Return the value of a key, without its format version.
+
+    Raises:
+        ReplayDiffers: another version of this package wrote the value.
+        ValueError: the value is not a JSON object.
+    """
     value = strict_json.an_object(payload)
     if value.pop("v", None) != VERSION:
         raise ReplayDiffers(f"{key} was written by another version of this package: {payload!r:.100}")

@@ -8,9 +8,9 @@
     key      <sinkId>.batch
     value    JSON: {"v": 1, "batch": 7, "run": "...", "stream": "OUT"}
 
-The second key has the run of the query that began the newest batch. A task of that run reads only this key
-and the marker of its partition. A task of another run reads all markers, since the partitions may have been
-different in that run.
+A run is one write of a batch by Spark; if the batch is repeated, that is another run. The second key has the run
+that began the newest batch. A task of that run reads only this key and the marker of its partition. A task of a
+later run reads all markers, since the partitions may have been different in the earlier run.
 
 The state `begun` is written before the first row of a batch, with the stream's last sequence at that time: all
 messages of the batch come after it. The state `done` is written after the last acknowledgement.
@@ -41,7 +41,7 @@ class Marker:
     stream: str  # the target stream
     created: str  # creation time of the target
     after: int  # the stream's last sequence before the first attempt at this batch
-    first_run: str  # the run of the query that began this batch
+    first_run: str  # the run that began this batch
     attempt: str  # the attempt that wrote this marker
     rows: int = 0  # if DONE: number of the batch's rows in this partition
     digest: str = ""  # if DONE: digest of the content of these rows
@@ -62,7 +62,7 @@ class BatchMark:
 
 
 def new_attempt() -> str:
-    """Return a unique name for an attempt at a partition, or for a run of a query."""
+    """Return a unique name for an attempt at a partition, or for a run."""
     return f"{random.getrandbits(64):016x}"
 
 

@@ -1,7 +1,8 @@
 """Finds messages of an earlier attempt at a batch in the stream, by the header that the sink adds to every message.
 
-This is only needed after a crash: the stream is read once, from the place where the batch began. Before that, a
-message is published that the stream must refuse; the refusal proves that all earlier messages were handled.
+This is only needed after a crash or a lost connection: the stream is read once, from the place where the batch
+began. Before that, a message is published that the stream must refuse; the refusal proves that all earlier messages
+were handled.
 Bytes from the connection of a dead process may still arrive at the server, so the end of the stream is read
 until no new messages arrive.
 
@@ -74,7 +75,7 @@ class Recovery:
     keeps_subjects: bool  # whether the stream stores messages under the subjects to which they were published
 
     def find(self, after: int) -> Found:
-        """Return the rows stored after sequence `after`; waits until no more rows of this partition arrive."""
+        """Return the rows stored after sequence `after`; wait until no more rows of this partition arrive."""
         found, low, looks = Found(), after + 1, 0
         patient_until_s = time.monotonic() + OTHERS_WAIT_S
         while True:

@@ -1,6 +1,6 @@
 """The `cluster` block: the port for other servers, and the addresses of their ports.
 
-Source: nats.docs "Clustering" and "Cluster Configuration". Block and texts: tests/unit/config/ports/test_cluster.py.
+Source: nats.docs "Clustering" and "Cluster Configuration". Block and texts: tests/unit/config/test_wrong_inputs.py.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ class RecordKind(IntEnum):
     WRITE = 1  # the hard state; with flag ENTRY, an entry too
     GROUP = 2  # name, replica, membership and start of the log of a group
     REMOVE = 3  # the group was removed
-    CENSUS = 4  # the number of records of each group
+    CENSUS = 4  # the last seq of each group that has records since the previous census, or of all groups
 
 
 class Flag(IntFlag):

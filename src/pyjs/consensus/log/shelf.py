@@ -140,7 +140,7 @@ class Shelf:
     def fresh_job(self) -> FreshFileJob | None:
         """Return a job that creates a spare.
 
-        Return None if a spare exists, or a job is running or failed for this file.
+        Return None if a spare exists, a job is running, or a job has failed since the newest file was begun.
         """
         if self._spares or self._renamed or self._making is not None:
             return None

@@ -1,8 +1,8 @@
 """Login of one session: CONNECT, the password check, and changes of users by a reload.
 
-A session makes one attempt at a time: while a thread checks a password, the input of the session waits
-(`await_verdict`) and is parsed after the result. The authentication timeout is not extended. Texts and their order
-follow nats-server 2.15: tests/conformance/scenarios/auth.
+A session makes one attempt at a time: while a thread or a service decides about it, the input of the session
+waits (`await_verdict`); it is parsed after the decision. The authentication timeout is not extended.
+Texts and their order follow nats-server 2.15: tests/conformance/scenarios/auth.
 """
 
 from __future__ import annotations

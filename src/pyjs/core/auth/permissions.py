@@ -60,7 +60,7 @@ class Filters:
         return any(not found.sid for found in self._trie.match(subject))
 
     def queues_matching(self, subject: bytes) -> list[bytes]:
-        """Return the queues of the entries that match `subject`; its wildcards count as text: `a.*` matches `a.>`."""
+        """Return the queues of entries that match `subject`, whose wildcards count as text: `a.>` matches `a.*`."""
         if self._trie is None:
             return [queue for entry, queue in self.entries if subject_matches(subject, entry)]
         return [found.sid for found in self._trie.match(subject)]

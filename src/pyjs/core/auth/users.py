@@ -129,7 +129,7 @@ class PasswordCheck(Job):
             bcrypt.hashpw(given.replace(b"\0", b"."), f"$2b${cost:02d}${SALT}".encode())
 
     def finish(self, failure: Exception | None) -> None:
-        """Pass the result to the session."""
+        """Pass the result to `decided`."""
         self._decided(self.claim, self.matches and failure is None)
 
 
@@ -145,7 +145,7 @@ class CertificateUsers:
         self._by_key = {key: user for key, user in keys if key is not None}
 
     def find(self, tls: TlsPeer | None) -> User | None:
-        """Return the user of a verified certificate: the first name in it that belongs to a user decides."""
+        """Return the user of the first name in a verified certificate that belongs to a user, or None."""
         for name in () if tls is None else tls.shown.names:
             user = self._by_name.get(name) or self._by_key.get(self._name_key(name) or ())
             if user is not None:
@@ -213,7 +213,7 @@ class Authenticator:
             return Claim(self._mapped.find(tls), free=True)
         if connect.nkey:
             user = self.nkeys.get(connect.nkey)
-            # A user that anyone may be needs no proof.
+            # no_auth_user needs no proof.
             holds = user is not None and (
                 user is self.no_auth_user or is_signed(nonce, connect.sig, user.nkey)
             )
@@ -226,7 +226,7 @@ class Authenticator:
         return Claim(self.no_auth_user, free=True)
 
     def default_user(self, kind: str) -> User | None:
-        """Return the user of a client that does not log in, if connections of that `kind` may use it."""
+        """Return the user of a client that does not log in, or None if connections of that `kind` have none."""
         user = self.no_auth_user
         if user is None or user.proxy_required:
             return None

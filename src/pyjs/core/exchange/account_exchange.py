@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyjs.core.account import Account
     from pyjs.core.host import Host
 
-# requests noted here, which end when their client stops waiting; others end at the threshold
+# maximum number of noted requests, which end when their client stops waiting; others end at the threshold
 MEASURED_MAX = 65536
 
 

@@ -74,5 +74,5 @@ _ORDER = (
 
 
 def compact(fields: dict[str, object]) -> bytes:
-    """Return `fields` as JSON without blanks."""
+    """Return `fields` as JSON without spaces."""
     return json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogateescape")

@@ -44,7 +44,7 @@ cdef class ServiceCalls:
 
 cdef class Responses(Sink):
     cdef readonly Account account       # of the services
-    # ServiceExport -> the one object used for all equal exports, since imports compare by identity
+    # ServiceExport -> the one object used for all equal exports, since hops are compared by identity
     cdef readonly dict exports
     cdef readonly bint internal
     cdef bint subscribed

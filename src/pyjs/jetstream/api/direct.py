@@ -38,7 +38,7 @@ BATCH_MAX = 100_000  # maximum number of messages in one batch
 NOT_NOW = "500 Insufficient Resources"  # not 503, which clients take for "no responders"
 REPLY_BYTES_MAX = 64 * 1024 * 1024  # maximum bytes of one batch, unless the request sets a limit
 STEP_SIZE = 256 * 1024  # bytes sent in one step, where each message counts as MESSAGE_COST more
-MESSAGE_COST = 1500  # bytes: to send a message takes as long as to send this many bytes, five microseconds
+MESSAGE_COST = 1500  # bytes: sending a message takes as long as sending this many bytes, five microseconds
 # Each of these fields selects one message, or the first message of a batch.
 MESSAGE_FIELDS = ("seq", "last_by_subj", "next_by_subj", "multi_last", "start_time")
 
@@ -61,10 +61,10 @@ class DirectGet:
         self._account = account
         self._stream = stream
         self._answers = DirectAnswers(stream.name.encode())
-        self._prefixes = prefixes  # subject prefixes; the rest of a subject is that of the wanted message
+        self._prefixes = prefixes  # of request subjects: the wanted message's subject follows
 
     def get(self, request: Request) -> Iterator[None] | None:
-        """Answer a request that selects its messages in the body; a batch is sent in steps."""
+        """Answer a request that selects its messages in the body; return the steps that remain, or None."""
         given = self._read(request)
         if given is None:
             return None

@@ -147,12 +147,12 @@ class Endpoint:
 
 
 class Replacements:
-    """Endpoints of which another handler is used, because this server has only a part of the streams."""
+    """Endpoints with other handlers, because this server has only a part of the streams."""
 
     def __init__(
         self, handlers: Mapping[str, Callable[[ApiCall], MaybeSteps]], counted: Mapping[str, Counted]
     ) -> None:
-        """Use `handlers`, by the words of an endpoint; `counted` has the endpoints whose answers count otherwise."""
+        """Use `handlers`, by the words of an endpoint; `counted` replaces `Endpoint.counted` of some endpoints."""
         self._handlers = handlers
         self._counted = counted
         self._made: dict[str, Endpoint] = {}

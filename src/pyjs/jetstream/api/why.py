@@ -36,14 +36,14 @@ def why(call: ApiCall) -> Steps:
 
 
 def leaderless(call: ApiCall, views: list[JsonDict]) -> JsonDict:
-    """Return the report about a stream that nobody leads, or about one of its consumers."""
+    """Return the report about a stream without a leader, or about one of its consumers."""
     consumer = call.args[1] if len(call.args) > 1 else ""
     account = {"account": call.js.account.name} if _is_own(call) else {}
     return account | leaderless_report(call.js, call.args[0], consumer, views)
 
 
 def _is_own(call: ApiCall) -> bool:
-    """Return whether the client is of the stream's account, and does not use an import of another account."""
+    """Return whether the client belongs to the stream's account, and does not use an import of another account."""
     asks, account = call.request.session, call.js.account
     if isinstance(asks, ClientSession):
         return asks.account is account

@@ -30,7 +30,7 @@ class ListPlan:
     elsewhere: dict[int, list[str]] = field(default_factory=dict)
     # no server can report these: no leader, or the leader is unreachable
     missing: list[str] = field(default_factory=list)
-    offline: dict[str, str] = field(default_factory=dict)  # streams that this cluster cannot serve -> reason
+    offline: dict[str, str] = field(default_factory=dict)  # streams that this server cannot serve -> reason
 
 
 def require_leader(leader: int) -> None:

@@ -49,7 +49,7 @@ class Members:
     voters: frozenset[Peer]
     learners: frozenset[Peer]
     leader: Peer
-    current: Collection[Peer]  # peers that are online and have all entries, including the leader
+    current: Collection[Peer]  # peers that are online and lack few entries, including the leader
     kept: frozenset[Peer] = frozenset()  # peers of removed servers that stay learners for now
 
 
@@ -93,5 +93,5 @@ def _next_voter(members: Members, wanted: set[Peer]) -> MemberChange | None:
 
 
 def _is_safe(members: Members, voters: frozenset[Peer]) -> bool:
-    """Return whether more than half of `voters` are online."""
+    """Return whether more than half of `voters` are current."""
     return 2 * sum(peer in members.current for peer in voters) > len(voters)

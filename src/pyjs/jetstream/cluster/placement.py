@@ -91,7 +91,7 @@ def place(
 ) -> tuple[int, ...]:
     """Return the servers for a stream: those in `kept` first, then new ones, but none in `avoided`.
 
-    `cluster` is used if the configuration names none. `load` must be the current load of all streams or more.
+    `cluster` is used if the configuration names none. `load` is that of all streams, and may include planned ones.
 
     Raises:
         ApiError: 10005, too few servers fit; the text lists the reasons.

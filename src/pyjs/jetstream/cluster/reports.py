@@ -37,7 +37,7 @@ class GroupStatus:
 
     leader: int = 0  # number of the leader's server; 0: no leader is known
     leader_since_ns: int = 0  # on the wall clock; 0: unknown
-    # of a stream: all peers but the leader; of the metadata group: all peers but this server
+    # all peers but this server; of a stream without a leader, this server too
     peers: tuple[PeerStatus, ...] = ()
 
 

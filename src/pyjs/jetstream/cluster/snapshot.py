@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
 VERSION = 2
-OLD_VERSION = 1  # a version whose streams may lack `ended`, or `is_built` too
+OLD_VERSION = 1  # its streams lack `target`; some lack `is_built`, and some of these `ended` too
 STEP = 64  # number of streams between two yields: a few milliseconds
 SNAPSHOT_SIZE_MAX = 1 << 30  # maximum bytes
 ROWS_MAX = SNAPSHOT_SIZE_MAX  # maximum number of streams and of removed servers: each takes more than a byte

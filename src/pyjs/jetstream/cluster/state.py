@@ -148,7 +148,7 @@ class MetaState:
         return None
 
     def check_update(self, account: str, stored: StoredConfig, bounds: Bounds) -> None:
-        """Refuse an update if the stream is missing, or would conflict with other streams. Raises ApiError."""
+        """Refuse an update of a missing stream, beyond a limit, or in conflict with other streams; raise ApiError."""
         streams = self.accounts.get(account)
         if streams is None or streams.get(stored.config.name) is None:
             raise errcodes.STREAM_NOT_FOUND.error()
@@ -275,7 +275,7 @@ class MetaState:
         return self._without_group(old, nodes[0])
 
     def _without_group(self, old: Assignment, node: int) -> Assignment:
-        """Return the assignment of a stream with one replica and no group; it gets the number of a later group."""
+        """Return the assignment of a stream with one replica and no group, under a new group number."""
         group, self.next_group = self.next_group, self.next_group + 1
         return replace(old, group=group, replicas=(Replica(node, 1),), newest=1, ended=0, is_built=False)
 

@@ -1,6 +1,6 @@
-"""Where the dead letters of a consumer go: read from the metadata of its stream, and its own.
+"""The target of a consumer's dead letters, read from the metadata of the consumer and of its stream.
 
-Source: docs/dead-letters.md. nats-server keeps such metadata and does not act on it; it reserves only `_nats.`.
+Source: docs/dead-letters.md. nats-server stores such metadata and does not act on it; it reserves only `_nats.`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Target(NamedTuple):
 
 
 def target_of(of_stream: Mapping[str, str], of_consumer: Mapping[str, str]) -> Target | None:
-    """Return where letters go, by the metadata of a stream and of its consumer; None: there are none."""
+    """Return the target of letters by the metadata of a stream and its consumer; None: no letters are sent."""
     name = of_consumer.get(STREAM_KEY, of_stream.get(STREAM_KEY, ""))
     if not name:
         return None

@@ -82,7 +82,7 @@ def options_of(of: type[DataclassInstance]) -> tuple[Option, ...]:
 
 
 def struct_of(of: type[DataclassInstance], go_name: str = "") -> Struct:
-    """Return the fields for the decoder; `go_name` is nats-server's name of the type, if it has another one."""
+    """Return the fields for the decoder; `go_name` is nats-server's name of the type, if it differs."""
     return Struct(go_name or of.__name__, {each.name: each.kind for each in options_of(of)}, of)
 
 

@@ -36,9 +36,9 @@ cdef class Consumer(StreamConsumer):
     cdef readonly Turn turn
     cdef readonly StreamStore store
     cdef readonly object rng
-    cdef readonly object subjects       # consumer_subjects.ConsumerSubjects
+    cdef readonly object subjects       # subjects.ConsumerSubjects
     cdef readonly list subscriptions    # to its subjects
-    cdef readonly object events         # consumer_advisories.ConsumerEvents
+    cdef readonly object events         # advisories.ConsumerEvents
     cdef WakeTimer timer
 
     # the parts of the consumer

@@ -1,8 +1,8 @@
 """A consumer: delivers the messages of a stream, and stores which of them were acknowledged.
 
 `deliver` handles an incoming ack: it acknowledges the delivery at once, in memory. `pump`, called in the turn, has
-one order of effects: deliver, write the changes with one small write, then answer acks, pass acknowledged sequences
-to the stream, and publish advisories. `deliver_some` first sends due redeliveries, in sequence order, then the next
+one order of effects: deliver, write the changes with one small write, then answer acks, publish advisories, and pass
+acknowledged sequences to the stream. `deliver_some` first sends due redeliveries, in sequence order, then the next
 matches of the filter. It sends to the waiting requests, round robin, or to the deliver subject, as long as a receiver
 is ready and max_ack_pending allows it.
 
@@ -182,7 +182,7 @@ cdef class Consumer(StreamConsumer):
             self.mark_dirty()
 
     def tell_pause(self) -> None:
-        """Publish the advisory about the begin or the end of a pause."""
+        """Publish the advisory about the beginning or the end of a pause."""
         until = as_json(self.config).get("pause_until", ZERO_TIME)
         self.events.note("pause", paused=self.paused_until > self.turn.now, pause_until=until)
 
@@ -610,7 +610,7 @@ cdef class Consumer(StreamConsumer):
     # -- the turn --------------------------------------------------------------------------------------------------
 
     cpdef void wake(self, uint64_t seq) noexcept:
-        """Queue the consumer for new messages; before `seq` (0: unknown), none since its last search matches."""
+        """Queue the consumer for new messages; `seq`: the first possible match since its last search; 0: unknown."""
         self.mark_dirty()
         self.cursor.woken(seq)
 
@@ -743,7 +743,7 @@ cdef class Consumer(StreamConsumer):
             self.give_up(self.acks.pending.lists[<uint32_t> IN_EXHAUSTED].head)
 
     def is_abandoned(self) -> bool:
-        """Return whether the consumer was unused for inactive_threshold and no delivery is pending."""
+        """Return whether the consumer was unused for inactive_threshold; an ack wait is use of a pull consumer."""
         cdef int64_t now = self.turn.now, busy_until
         if self.push is not None:
             return not self.push.bound and now - self.push.unbound_at >= self.threshold

@@ -1,4 +1,4 @@
-"""Deliveries that were given up, for the sender of dead letters: ends, and the acknowledgement that follows a letter.
+"""Gives up deliveries for the sender of dead letters, and acknowledges them when their letters are stored.
 
 A delivery that reached max_deliver, or was terminated, stays unacknowledged in `AckState.exhausted` until its dead
 letter is stored.

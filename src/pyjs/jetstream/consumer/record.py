@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 VERSION = 1
 KEYS = {"version", "next_seq", "delivered", "floor", "pending", "spent", "terms", "skips", "skips_end"}
 DELTAS_SIZE_MIN = 64 * 1024  # no new snapshot is written if the deltas have fewer bytes
-DELTAS_PER_SNAPSHOT = 8  # maximum size of the deltas, in multiples of the snapshot's size
+DELTAS_PER_SNAPSHOT = 8  # maximum size of the deltas, in multiples of the pending deliveries' estimated size
 KINDS = ("log", "snap")  # the files of a state
 
 

@@ -56,8 +56,8 @@ def restore(Consumer consumer not None, bytes snapshot, deltas) -> bool:
 def clamp(Consumer consumer not None) -> bool:
     """Adjust the state to a stream that has lost or removed messages since the state was written.
 
-    Return whether the state was ahead of the stream. The stream will use those sequences again, so the files must
-    not record them as acknowledged.
+    Return whether the state was ahead of the stream. The stream will use the sequences after its end again, so the
+    files must not record them as acknowledged.
     """
     cdef uint64_t last = max(consumer.store.catalogue.last_seq, max(<uint64_t> consumer.config.opt_start_seq, 1) - 1)
     cdef uint64_t delivered = consumer.acks.delivered_seq
@@ -166,7 +166,7 @@ cdef class Replay:
                 acks.acknowledge(i)
 
     cdef int acked_exhausted(self, uint64_t seq, uint64_t last) except -1:
-        """Replay acks of exhausted messages, which had reached max_deliver."""
+        """Replay acks of exhausted messages."""
         cdef AckState acks = self.acks
         cdef uint64_t at
         self.count(min(last - seq + 1, <uint64_t> acks.n_exhausted))

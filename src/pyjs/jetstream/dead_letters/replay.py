@@ -53,7 +53,7 @@ class Wanted(NamedTuple):
     keep: bool = False
 
     def matches(self, letter: Letter) -> bool:
-        """Return whether a letter is one of them."""
+        """Return whether a letter is wanted."""
         return (
             self.stream in (b"", letter.stream)
             and self.consumer in (b"", letter.consumer)
@@ -137,7 +137,7 @@ class Replay:
     def _replay(
         self, questions: Questions, batch: list[tuple[StoredMessage, Letter]]
     ) -> Generator[Step, None, bool]:
-        """Publish the messages of letters, and remove the letters; return whether to go on."""
+        """Publish the messages of letters, and remove the letters; return whether to continue."""
         sent: dict[int, Letter] = {}
         for number, (message, letter) in enumerate(batch):
             if number % SEND_STEP == SEND_STEP - 1:
@@ -158,7 +158,7 @@ class Replay:
         return not sent or bool(questions.answers)  # without any answer, others would not be answered either
 
     def _problem_of(self, letter: Letter) -> Generator[Step, None, str]:
-        """Return why a letter cannot be replayed, or ""."""
+        """Return the reason why a letter cannot be replayed, or "" if it can."""
         name = _name_of(letter)
         config = self._js.config_of(name)
         if config is None:

@@ -82,10 +82,10 @@ class LetterSender:
         self._sends = False  # `_steps` runs
         self._blocked = False  # nothing is sent before the next attempt
         self._was_refused = False  # whether a refusal was reported since a letter was stored
-        self._delay_ns = RETRY_NS  # of the attempt after the next
+        self._delay_ns = RETRY_NS  # pause before the next attempt to be planned
         self._timer: Timer | None = None  # of the next attempt
 
-    # -- what the consumer calls -------------------------------------------------------------------------------
+    # -- calls of the consumer ---------------------------------------------------------------------------------
 
     def term(self, seq: int, cseq: int, reason: str) -> bool:
         """Give up a delivery that a client terminated; return False if there is none."""
@@ -194,7 +194,7 @@ class LetterSender:
     def _store(self, seqs: list[int], target: Target) -> Generator[Step, None, list[int]]:
         """Publish letters; return the sequences of those that are stored, or whose messages were removed."""
         messages, stored = self._load(seqs)
-        last_seqs = dict.fromkeys(messages, 0)  # what the letters' subjects must have as last sequence
+        last_seqs = dict.fromkeys(messages, 0)  # the last sequence that the subject of each letter must have
         with Questions(self._js) as questions:
             for _ in range(ROUNDS_MAX):
                 if not last_seqs:

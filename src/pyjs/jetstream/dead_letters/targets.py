@@ -1,4 +1,4 @@
-"""Gives consumers the senders of their dead letters, as their configurations and those of their streams say.
+"""Gives consumers the senders of their dead letters, according to the metadata of each consumer and its stream.
 
 Called when a consumer is opened and when a configuration changes. Streams without dead letters import only this.
 """

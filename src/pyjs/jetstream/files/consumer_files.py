@@ -65,7 +65,7 @@ class ListFile:
 
     @property
     def ends(self) -> tuple[int, int]:
-        """Return the size in bytes of the valid part of each copy."""
+        """The size in bytes of the valid part of each copy."""
         return self._ends
 
     def adopt(self, disk: Disk, found: ConsumerList) -> None:

@@ -1,7 +1,7 @@
 """Changes of stored metadata: written in a thread, made durable together, then answered.
 
 A request that changes metadata queues a `Change` and waits. One batch is in flight at a time; changes queued
-while it is are the next batch. The thread writes the changes of a batch in the order of the queue, and syncs once for
+meanwhile are the next batch. The thread writes the changes of a batch in the order of the queue, and syncs once for
 all of them, so a hundred requests take as long as one. A change that must be durable before it becomes visible (a new
 directory) is written under another name, synced, and published by a rename; the batch is then synced a second time.
 States of a change: queued (waits for its batch), running (in the thread), finished (durable, or undone). Two changes
@@ -131,7 +131,7 @@ class _Batch(Job):
         return [entry for entry in self.entries if entry.failure is None]
 
     def _sync(self, dirty: SyncSet) -> None:
-        """Sync what the changes have written; if this fails, all changes fail."""
+        """Sync the files that the changes wrote; if this fails, all changes fail."""
         try:
             dirty.sync()
         except OSError as error:
@@ -168,7 +168,7 @@ class MetadataWriter:
 
     @property
     def pending(self) -> int:
-        """Return the number of changes that are queued, running, or finished and not yet answered."""
+        """The number of changes that are queued, running, or finished and not yet answered."""
         return self._unanswered
 
     def commit(self, change: Change) -> Generator[Step, None, None]:

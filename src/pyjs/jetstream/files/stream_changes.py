@@ -1,4 +1,4 @@
-"""Changes of a stream's stored metadata: its creation, updates and names, and the begin and end of a purge.
+"""Changes of a stream's stored metadata: its creation, updates and names, and the beginning and end of a purge.
 
 The metadata writer's thread runs them (metadata.py), so they hold only values. A new stream's directory gets its
 final name when its files are durable; a starting server removes a directory that still has its temporary name.

@@ -273,7 +273,7 @@ def in_memory(stream: Stream) -> list[StoredConsumer]:
 
 
 def _restored(js: JetStream, stream: Stream, stored: StoredConsumer) -> Consumer:
-    """Return a consumer with its stored state; if the state is unreadable, it begins at the first message.
+    """Return a consumer with its stored state; if the state is unreadable, the consumer begins at the first message.
 
     Raises:
         NewerState: a newer version wrote the state.
@@ -308,7 +308,7 @@ def _from_stored(js: JetStream, stream: Stream, stored: StoredConsumer) -> Consu
 
 
 def _keep_state(js: JetStream, consumer: Consumer) -> None:
-    """Write a state again whose files were damaged or ahead of the stream."""
+    """Rewrite a state whose files were damaged or ahead of the stream."""
     try:
         consumer.keeper.rewrite(consumer)
     except (OSError, StoreFailed) as error:

@@ -1,8 +1,8 @@
 """JetStream of one account: its streams and limits, and the parts that all accounts share.
 
 Holds and finds streams; streams.py creates, updates and deletes them, stream.pyx handles each message. A server
-without streams imports only this module of the package; the first stream imports the rest. Knows nothing of API
-subjects and JSON; calls `observer` when streams are opened, updated and closed.
+without streams imports only this module and reservations.py of the package; the first stream imports the rest. Knows
+nothing of API subjects and JSON; calls `observer` when streams are opened, updated and closed.
 
 Source: nats.docs "JetStream".
 """

@@ -437,7 +437,7 @@ class AccountFiles:
         return ConsumerStateFile(self._disk, directory, self._logs, self._key_of(directory))
 
     def save_window(self, stream: str, parts: Iterable[dict[str, object]] | None) -> None:
-        """Write the duplicate window of a closed stream; without it, the next start reads the messages instead."""
+        """Write the duplicate window of a closed stream; for None, remove it: the next start then reads messages."""
         path = f"{self.directory_of(stream)}/window"
         try:
             if parts is not None:
@@ -448,7 +448,7 @@ class AccountFiles:
             self._log.warn(f"  {path} is not kept, and read from messages at the next start: {error}")
 
     def load_window(self, stream: str) -> Iterator[dict[str, Any]]:
-        """Yield the saved parts of the duplicate window; yield none if there is no such file.
+        """Yield the saved parts of the duplicate window; yield nothing if there is no such file.
 
         Raises:
             PyjsError, OSError: a part is unreadable.

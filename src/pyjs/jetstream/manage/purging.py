@@ -137,7 +137,7 @@ def lower_limits(stream: Stream, config: StreamConfig) -> Generator[Step, None, 
 
 
 def _trim_subjects(stream: Stream, keep: int) -> Generator[Step, None, None]:
-    """Remove all but the newest `keep` messages of each subject, except those published after the begin."""
+    """Remove all but the newest `keep` messages of each subject; messages published meanwhile are not examined."""
     store = stream.store
     seq, end_seq = 1, store.last_seq + 1
     while seq:

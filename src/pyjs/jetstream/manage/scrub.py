@@ -70,7 +70,7 @@ class SegmentStep:
         self.size = 0  # bytes that were read
 
     def __call__(self) -> Exception | None:
-        """Read every record."""
+        """Read every record; return the error, or None."""
         try:
             self._read()
         except CorruptRecord:  # the outer header is damaged
@@ -122,7 +122,7 @@ class MetadataStep:
         self.size = META_SIZE  # bytes read
 
     def __call__(self) -> Exception | None:
-        """Read both copies."""
+        """Read both copies; return the error, or None."""
         try:
             self._is_suspect = bool(self._problems())
         except OSError as error:
@@ -172,7 +172,7 @@ class ListStep:
         self.size = META_SIZE  # bytes read
 
     def __call__(self) -> Exception | None:
-        """Read both copies; decode their entries only if one of them may be damaged."""
+        """Read both copies, and decode their entries if one may be damaged; return the error, or None."""
         directory, ends = self._list.directory, self._list.ends
         self.size = META_SIZE + sum(ends)
         try:

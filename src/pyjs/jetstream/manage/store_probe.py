@@ -1,4 +1,4 @@
-"""The probe of a file store whose disk is full: it checks every second whether there is space again."""
+"""The probe of a file store without space or descriptors: every second, it checks whether writes succeed again."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""Advisories of one server in the cluster about the leadership of the metadata and of streams, and lost majorities.
+"""Advisories of one server in a cluster about leaderships of the metadata and of streams, and about lost majorities.
 
 The account of a stream gets the advisory. The system account gets it too, with the name of the account added. A new
 leader sends the first kind, and a leader that had to step down the second, each only if there is a subscriber. The
-leader
-of a consumer is the leader of its stream.
+leader of a consumer is the leader of its stream.
 """
 
 from __future__ import annotations

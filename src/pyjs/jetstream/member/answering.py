@@ -5,16 +5,16 @@
 - If no leader is known, each server holds the request until there is one. After HOLD_NS without a leader, or FIRST_NS
   if there was none since the start, the server of the client refuses it, and all others drop it. A server holds up to
   HELD_MAX requests of HELD_SIZE bytes; it refuses or drops any further one at once.
-- A request that has come before this server's messages reach the answering server is forwarded to it.
+- A request that arrives before the answering server gets this server's messages is forwarded to it.
 - If all servers of a stream are away, the leader of the metadata refuses requests about it after OFFLINE_NS. If one
-  is back before that, it gets the request. A stream that a newer server has created is refused by a server of it.
-- If the leader of a stream changes before it has answered, it passes the request on to the new one; not if the change
-  that the request wants may have been made, and must not be made twice.
-- A request may come after the leader has died and before the others notice. They remember for a moment what they
-  leave to a leader. When it is silent, the next one answers what has come since the last sign of life, unless it must
-  not be done twice: that is refused by the server of the client.
+  is back before that, it gets the request. One of its servers refuses requests about a stream of a newer server.
+- If the leader of a stream loses its leadership before it has answered, it passes the request on to the new leader,
+  unless the requested change may have been made already and must not be made twice.
+- A request may arrive after the leader has died and before the others notice. They remember the requests left to a
+  leader for a moment. When it is silent, the next leader answers those that arrived since its last sign of life.
+  Those that must not be carried out twice are refused by the server of the client.
 - An endpoint with `leaderless` is answered without a leader, too: by the server of the client, from the views of the
-  servers of the stream. It first looks for LEADER_NS whether a leader has taken the request.
+  servers of the stream. For LEADER_NS, that server first checks whether a leader has taken the request.
 
 Source: nats-server 2.15.1 answers 10008 about ten seconds after the leader was lost, and nothing before.
 """
@@ -77,15 +77,15 @@ FIRST_NS = 10 * NS_PER_S  # as on nats-server, since the other servers may be ab
 HELD_MAX = 1000  # maximum number of requests that one server holds
 HELD_SIZE = 32 << 20  # maximum bytes of held requests
 TOO_MANY = "too many requests wait for a leader"
-LEFT_NS = NS_PER_S  # for which a request is remembered that is left to a leader: longer than its silence is unnoticed
-LEFT_MAX = 1000  # such requests
-LEFT_SIZE = 8 << 20  # bytes of them
-BEAT_NS = 150 * NS_PER_MS  # between two signs of life, at most
-PAUSE_NS = 50 * NS_PER_MS  # before a request is passed on
-HOPS_MAX = 20  # servers that a request is passed on to
-LEADER_NS = NS_PER_S  # for which a leader may appear, before a request is answered without one
-EXPLAINED_MAX = 64  # requests that one server answers so at a time
-SHORT_NS = 100 * NS_PER_MS  # for which a request is held at least
+LEFT_NS = NS_PER_S  # time to remember a request left to a leader; a silent leader is noticed before that
+LEFT_MAX = 1000  # maximum number of these requests
+LEFT_SIZE = 8 << 20  # maximum bytes of these requests
+BEAT_NS = 150 * NS_PER_MS  # maximum time between two signs of life
+PAUSE_NS = 50 * NS_PER_MS  # pause before a request is passed on
+HOPS_MAX = 20  # maximum number of times that a request is passed on
+LEADER_NS = NS_PER_S  # time to wait for a leader before a request is answered without one
+EXPLAINED_MAX = 64  # maximum number of requests that one server answers without a leader at the same time
+SHORT_NS = 100 * NS_PER_MS  # minimum time for which a request is held
 
 
 class Place(Enum):
@@ -138,9 +138,9 @@ class Desk:
         self._keeper = keeper
         self._requests = requests
         self._waiters = waiters
-        self._held = 0  # requests
-        self._held_size = 0  # bytes
-        self._explained = 0  # requests that are being answered without a leader
+        self._held = 0  # number of held requests
+        self._held_size = 0  # their bytes
+        self._explained = 0  # number of requests that are being answered without a leader
         # Requests of clients that this server answers, and those that other servers have passed on: a new leader may
         # get a request both ways.
         self._taken = questions.taken
@@ -277,7 +277,7 @@ class Desk:
     def _look(
         self, router: Router, request: Request, endpoint: Endpoint, args: tuple[str, ...], place: Place
     ) -> Iterator[Step] | None:
-        """Return the steps of the server of the client; None on other servers."""
+        """Return the steps with which the server of the client answers; None on other servers, or if it is busy."""
         if not _is_of_client(request):
             return None
         if self._explained < EXPLAINED_MAX:
@@ -433,7 +433,7 @@ class Desk:
         return True
 
     def _send_on(self, router: Router, request: Request, endpoint: Endpoint, name: str) -> bool:
-        """Send a request to the server that leads its stream, or else to another server of the stream, if any."""
+        """Send a request to the leader of its stream, or another server of it; return False if there is none."""
         assert router.js is not None
         stream = self._machine.state.stream(router.account.name, name)
         opened, replicated = router.js.streams.get(name), router.js.shared.replicated

@@ -70,7 +70,7 @@ class StoreIdentity:
             self._save()
 
     def renew(self, rng: Rng) -> None:
-        """Draw another number, because the log of the group is new or lost. Raises OSError."""
+        """Draw another number, because the store is new, or its log of the group is lost. Raises OSError."""
         self.store = int.from_bytes(rng.randbytes(8), "little")
         self._save()
 

@@ -189,7 +189,7 @@ class MemberNode:
         )
 
     def _share(self, accounts: dict[str, JetStream]) -> None:
-        """Create the parts that need the accounts of the server."""
+        """Pass the accounts of the server to the parts that need them."""
         self.accounts = accounts
         for part in (self._keeper, self.questions, self.orders):
             part.accounts = accounts
@@ -242,20 +242,20 @@ class MemberNode:
 
     @property
     def is_caught_up(self) -> bool:
-        """Return whether this server has applied every entry committed before its start."""
+        """Whether this server has applied every entry committed before its start."""
         return self._keeper.is_caught_up
 
     def sync_log(self) -> None:
         """Sync the log to disk whenever the streams are synced.
 
-        So an entry is not lost after its effects are durable.
+        Otherwise an entry could be lost although its effects are durable.
         """
         if self.consensus is not None:
             self.consensus.durability.hurry()
 
     @property
     def is_busy(self) -> bool:
-        """Return whether a thread uses the log."""
+        """Whether a thread uses the log."""
         return self._log is not None and self._log.is_syncing
 
     def leave_steps(self, pause: Callable[[], None]) -> Generator[Step, None, None]:
@@ -288,7 +288,7 @@ class MemberNode:
                 self.hand_over(self.meta_group, min(heirs, key=lambda each: each.lag or 0).node)
 
     def _is_awaited(self, account: str, subject: bytes) -> bool:
-        """Return whether a stream that may get a leader soon takes messages of a subject, or one of its consumers."""
+        """Return whether a subject belongs to a stream that may get a leader soon, or to one of its consumers."""
         text = subject.decode("utf-8", "surrogateescape")
         streams = self.machine.state.accounts.get(account)
         if streams is None:
@@ -350,7 +350,7 @@ class MemberNode:
         return (yield from self.waiters.until(lambda: reached, READ_NS if is_asked else AGAIN_NS))
 
     def end_turn(self) -> None:
-        """Announce new leaderships of this server, and wake the chores that wait for a leader."""
+        """Announce gained and lost leaderships of this server, and wake the chores that wait for a leader."""
         if self.machine.leads != self._led_metadata:
             self._led_metadata = self.machine.leads
             if self._led_metadata:

@@ -95,7 +95,7 @@ class MetaMachine:
         return self._turn.now if self.leader else self._lost_ns
 
     def durable(self) -> int:
-        """Return the last applied entry: the snapshot is the whole state, so the log may be cut there."""
+        """Return INDEX_MAX: a snapshot has the whole state, so the log may be cut after any applied entry."""
         return INDEX_MAX
 
     def snapshot(self) -> bytes | None:

@@ -1,8 +1,8 @@
 """Requests that the leader of the metadata handles: create, change, delete and list streams.
 
 A handler checks the configuration as a single server does, chooses servers and proposes an entry. The result is known
-when the entry is applied. If the metadata has changed in between, the handler starts again. The server that holds the
-stream sends the answer. If the outcome is unknown because this server lost its leadership, no server answers.
+when the entry is applied. If the metadata changes before that, the handler starts again. After a change, a server of
+the stream answers. If this server loses its leadership first, the handler sends no answer (member/answering.py).
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ class MetaRequests:
         raise errcodes.STREAM_RECONFIGURE_IN_PROGRESS.error()
 
     def _is_reachable(self, account: str, name: str) -> Generator[Step, None, bool]:
-        """Return whether a server of a stream answers, or there is no such stream; wait for it for a moment."""
+        """Return whether a server of a stream answers, or there is no such stream; wait up to OFFLINE_NS."""
         member = self._member
 
         def is_so() -> bool:
@@ -298,7 +298,7 @@ class MetaRequests:
         """Propose the entry that `decide` returns until it is applied or refused; None: the outcome is unknown.
 
         Raises:
-            ApiError: it is refused.
+            ApiError: the entry is refused.
         """
         while True:
             wanted = decide()

@@ -81,9 +81,10 @@ class Description:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """The leader of the metadata asks a server to answer a request, after it has applied the entry `index`.
+    """A server asks another one to answer a request.
 
-    `index` is 0 if nothing was changed because the stream already exists.
+    The leader of the metadata asks for an answer once the entry `index` is applied; 0: nothing was changed because
+    the stream already exists. If a former leader of a stream passes a request on, `index` counts how often.
     """
 
     account: str
@@ -128,7 +129,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """The leader of the metadata asks for reports of streams; without names, for the usage of an account."""
+    """A server asks for reports of streams or, without names, of an account's usage; others: see questions.py."""
 
     number: int
     account: str
@@ -316,7 +317,7 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class Forwarded:
-    """A server forwards a request of its client to a server that has not got it as a message."""
+    """A server forwards a request of its client to a server that has not received it as a message."""
 
     account: str
     subject: str

@@ -1,6 +1,7 @@
-"""Requests of operators: transfer a leadership, remove or evacuate a server, purge an account.
+"""Requests of operators: transfer a leadership, remove or evacuate a server, accept a loss, purge an account.
 
-The leader of the metadata answers; on every other server the methods return None.
+The leader of the metadata answers, except `stream_steps_down` (the stream's leader) and `accept_loss` (the named
+server); on every other server the methods return None.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ if TYPE_CHECKING:
 
 
 STEP = 100  # streams examined in one turn, which takes 0.2 ms if none moves
-DOUBT_NS = 1_000 * NS_PER_MS  # between two looks at groups in doubt
-PAUSE_NS = 250 * NS_PER_MS  # between two examinations of all streams
+DOUBT_NS = 1_000 * NS_PER_MS  # pause between two checks of groups in doubt
+PAUSE_NS = 250 * NS_PER_MS  # pause between two examinations of all streams
 
 
 class Operators:
@@ -199,7 +200,7 @@ class Operators:
         return {"success": True, "groups": count}
 
     def doubt_steps(self) -> Generator[Step, None, None]:
-        """Log for which servers groups in doubt wait; never ends."""
+        """Log the servers for which groups in doubt wait; never ends."""
         member, told = self._member, dict[int, str]()
         assert member.consensus is not None
         doubts = member.consensus.doubts

@@ -155,7 +155,7 @@ class Orders:
         return assigned is None or stream.config == assigned.config or key in self._keeper.failures
 
     def _refuses(self, order: Order, name: Answered) -> Generator[Step, None, bool]:
-        """Return whether this server answers with an error: it leads the metadata; no server opened the stream."""
+        """Return whether this server answers with an error: it leads the metadata, and no server has the stream."""
         if Key(order.account, order.stream) not in self._keeper.failures or not self._machine.leads:
             return False
         yield from self._waiters.until(lambda: self._open.get(name) is not order, OTHERS_NS)

@@ -33,7 +33,7 @@ TAKEN = "?"
 TAKEN_NS = 200 * NS_PER_MS
 # in place of a stream's name: asks for the servers in the group of the stream that follows
 MEMBERS = "#"
-# in place of a stream's name: a question how the server sees the stream that follows
+# in place of a stream's name: asks for the server's view of the stream that follows
 VIEW = "!"
 VIEW_NS = 500 * NS_PER_MS
 STEP = 16  # streams reported in one turn, in about half a millisecond
@@ -107,12 +107,12 @@ class Questions:
         return [each for report in found for each in report.get("members", ())]
 
     def views(self, stream: Assignment) -> Generator[Step, None, list[dict[str, Any]]]:
-        """Return how the servers of a stream that answer in time, and this one, see it (why/leaderless.py)."""
+        """Return the views of a stream by its servers that answer in time, and by this one (why/leaderless.py)."""
         js, name = self.accounts.get(stream.account), stream.name
         asked = {node: [VIEW, name] for node in stream.nodes if node in self._online}
         found = yield from self.gather(stream.account, asked, VIEW_NS)
         own = {} if js is None else view_of(js, name)
-        # A server of an older version answers otherwise, with an object even for a stream with the name "node".
+        # An older server answers with infos by name; even a stream named "node" is then an object, not a number.
         return [each for each in (own, *found) if isinstance(each.get("node"), int)]
 
     def are_away(self, nodes: Iterable[int]) -> bool:
@@ -122,7 +122,7 @@ class Questions:
     def gather(
         self, account: str, names: Mapping[int, list[str]], wait_ns: int = ANSWER_NS
     ) -> Generator[Step, None, list[dict[str, Any]]]:
-        """Request reports about streams or, without names, about the account; return the answers in time."""
+        """Request reports about streams or, without names, the account; return the answers that arrive in time."""
         numbers = []
         for node, wanted in names.items():
             self._last += 1

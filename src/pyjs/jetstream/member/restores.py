@@ -182,4 +182,4 @@ class Restores:
 
 
 def _nothing(request: Request) -> None:
-    """Do nothing: a handler for a request that was received long ago."""
+    """Do nothing; the request came from another server and has no sender here."""

@@ -442,7 +442,7 @@ cdef class SourceSearch:
         return self.seq > self.above and len(self.found) < len(self.wanted)
 
     cdef void pass_by(self) noexcept:
-        """Continue with the message before the one at `at`."""
+        """Continue with the message before the one at `seq`."""
         self.seq = index_prev_live(&self.store.catalogue.index, self.seq - 1) if self.seq > 1 else 0
 
     cdef int examine(self) except -1:

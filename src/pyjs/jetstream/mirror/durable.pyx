@@ -1,13 +1,13 @@
-"""Deliveries of an existing consumer, which a mirror or source copies.
+"""Deliveries of a consumer of the origin, which a mirror or source copies.
 
 The consumer pushes to its deliver subject and has the ack policy flow_control. Each answer to one of its flow control
 requests acknowledges all deliveries so far, so an answer is sent only when the target has committed them and
 `sync_interval` is satisfied. Deliveries are accepted in the order of their consumer_seq. After a gap, or after a
-message that the target refuses, deliveries are ignored until the consumer was reset to its ack floor. Messages that
-the target already has are skipped.
+message that the target refuses, deliveries are ignored until the consumer was reset to its ack floor, or replaced.
+Messages that the target already has are skipped.
 
-Knows nothing of requests and subscriptions (consumer_link.py). Compiled because it handles every copied message
-(benchmarks/: JetStream mirror).
+Knows nothing of requests and subscriptions (consumer_link.py, origin_link.py). Compiled because it handles every
+copied message (benchmarks/: JetStream mirror).
 Source: nats-server's source, server/stream.go; probed on nats-server 2.15.1
 (tests/conformance/scenarios/mirror, source: consumer_...).
 """
@@ -43,7 +43,7 @@ cdef class ConsumerFeed(Sink):
     """The deliveries of one consumer, for one copier."""
 
     cdef Copier copier
-    cdef readonly object link               # consumer_link.ConsumerLink
+    cdef readonly object link               # consumer_link.ConsumerLink or origin_link.OriginLink
     cdef bytes consumer                     # the name of the consumer
     cdef const char* consumer_text          # points into `consumer`
     cdef size_t consumer_len
@@ -158,7 +158,7 @@ cdef class ConsumerFeed(Sink):
                 self.copier.wake(0)
 
     cdef void miss(self) noexcept nogil:
-        """Ignore deliveries until the consumer is reset."""
+        """Ignore deliveries until the consumer is reset or replaced."""
         self.copier.blocked = True
         with gil:
             self.copier.wake(0)
@@ -177,7 +177,7 @@ cdef class ConsumerFeed(Sink):
     # -- the turn ------------------------------------------------------------------------------------------
 
     def pump(self) -> None:
-        """Answer the consumer when all copies of its deliveries are safe; after a gap, request a reset."""
+        """Answer the consumer when all copies of its deliveries are safe; after a gap, renew the consumer."""
         if self.copier.blocked or not self.listens:
             self.link.renew()
             return

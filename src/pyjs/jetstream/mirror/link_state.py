@@ -152,7 +152,7 @@ class LinkState:
         self.call_after(ns, self._ask)
 
     def go_on(self, asked: int, steps: Generator[Step, None, None]) -> None:
-        """Run the steps that follow an answer; after an error, report it and wait for the next request."""
+        """Run the steps of a request or an answer; after an error, report it and wait for the next request."""
         self._js.account.turn.go_on(self._guarded(asked, steps))
 
     def _guarded(self, asked: int, steps: Generator[Step, None, None]) -> Generator[Step, None, None]:

@@ -53,8 +53,8 @@ class OriginConsumers:
     def delete_all(self, *, but: str = "", unless: Callable[[], bool] | None = None) -> None:
         """Ask for the names of all consumers, and delete those of this copy, except `but`.
 
-        The consumer `but` needs what the others have not acknowledged. Nothing is deleted if `unless()` is true when
-        the names arrive: the source was then added again, and the newest consumer belongs to the new copy.
+        The consumer `but` needs the messages that the others have not acknowledged. Nothing is deleted if `unless()`
+        is true when the names arrive: the source was added again, and the newest consumer belongs to the new copy.
         """
         self._but, self._unless, self._found = but, unless, []
         self._ask()

@@ -77,8 +77,8 @@ class OriginLink:
         self._origin = origin
         self._state = LinkState(js, copier, PACE, self._ask)
         self._prefix = prefix
-        self._name = ""  # name of the consumer, and
-        self._deliver = b""
+        self._name = ""  # name of the consumer
+        self._deliver = b""  # its deliver subject
         self._others = OriginConsumers(js, source, prefix)
 
     def renew(self) -> None:

@@ -30,7 +30,7 @@ def key_of(source: StreamSource) -> bytes:
 
 
 def first_copied(source: StreamSource) -> int:
-    """Return the first sequence copied from an origin, which may remove copied messages from there on, or 0."""
+    """Return the first sequence copied from an origin; 0: unknown. The origin may remove copies from there on."""
     return max(source.opt_start_seq, 1) if source.opt_start_time_ns is None else 0
 
 

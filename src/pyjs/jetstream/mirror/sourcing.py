@@ -173,7 +173,7 @@ class Inflow:
             set()
         )  # sources whose positions belong to another stream than their origin
         self._search: SourceSearch | None = None  # a search for positions; None: none is running
-        # Number of times that copies were made or lost, and its value when the last time nothing was in flight.
+        # Number of times that copies were made or lost, and its value when nothing was in flight last.
         # Proposals of the former leader count as in flight too.
         self._copied, self._settled = 1, 0
         self.is_mirrored = False  # the stream is a mirror that has all or nearly all messages of its origin
@@ -235,7 +235,7 @@ class Inflow:
         return SourceCopy(source, key, copier)
 
     def _is_remote(self, source: StreamSource) -> bool:
-        """Return whether a consumer reads the origin: in a cluster always, in several workers from another one."""
+        """Return whether a consumer reads the origin: always in a cluster; from another worker if that has it."""
         is_elsewhere = self._js.shared.member is not None or source.name in self._js.elsewhere
         return is_elsewhere and self._is_here(source)
 
@@ -270,7 +270,7 @@ class Inflow:
             self._search = SourceSearch(store, positions.true_at, missing)
         positions.true_at = store.last_seq
 
-    # -- origins on any server: origin_link.Target -----------------------------------------------------------
+    # -- origins on any server: link_state.Target ------------------------------------------------------------
 
     def settled_steps(self) -> Generator[Step, None, None]:
         """Wait until every copy is either stored or lost.
@@ -385,7 +385,7 @@ class Inflow:
                 self.find_origin(copy.copier)
 
     def find_origin(self, copier: Copier) -> bool:
-        """Attach a copier to its origin if that exists; if not, reports show an error until `connect`."""
+        """Attach a copier to its origin; return False if it is not here: reports show an error until `connect`."""
         copy = self._copy_of.get(copier)
         if copy is None:
             return False  # it was closed while it was queued

@@ -139,11 +139,11 @@ class CatchUp:
     ) -> None:
         self._machine = machine
         self._heals = heals  # the replica has lost messages
-        self._again = again  # it was healed just now
+        self._again = again  # this replica was healed just now
         self._lacks_entries = False  # the log does not have all entries after those of the store
         self._waits_ns = -1  # since when the group waits for this replica; -1: it does not
         self._put_back = 0  # how often lost messages were put back
-        self.store: StreamStore | None = None  # from which other replicas may read messages
+        self.store: StreamStore | None = None  # other replicas may read messages from it
         self._js = machine.js
         self._name = machine.assignment.name
         self.answer = Answer(machine.stream.turn, machine.js.shared.timers, 3)
@@ -160,7 +160,7 @@ class CatchUp:
         self._needed: dict[
             int, bool
         ] = {}  # by node: whether its replica has lost a message that this one has
-        self._others = 0  # number of copies by a replica with lost messages that did not match
+        self._others = 0  # number of copies that did not match, if this replica has lost messages
         self._steps = self._run()
 
     def begin(self) -> None:
@@ -230,7 +230,7 @@ class CatchUp:
                 if not self._lacks_entries:
                     self._machine.lead_damaged()
                     return
-                self._waits_ns = -1  # another one may have them
+                self._waits_ns = -1  # another replica may have the missing entries
                 for node in self._machine.sources()[:1]:
                     self._machine.hand_over(node)
             except (PyjsError, *NONSENSE, OSError, MemoryError) as error:

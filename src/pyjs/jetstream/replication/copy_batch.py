@@ -252,7 +252,7 @@ def records_of(data: bytes) -> Iterator[StoredMessage]:
     """Yield the messages in checked data, in the order of their sequences.
 
     Raises:
-        BadCopy: the next bytes are no record.
+        BadCopy: the next bytes are not a valid record, or its sequence does not ascend.
     """
     at = last = 0
     while at < len(data):
@@ -306,5 +306,5 @@ def _is_kind(value: object, kind: str) -> bool:
 
 
 def sequences(packed: bytes) -> memoryview[int]:
-    """Return the sequences of a state's `deleted` or `kept`."""
+    """Return packed sequences, u64 each, as integers."""
     return memoryview(packed).cast("Q")

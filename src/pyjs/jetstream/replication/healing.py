@@ -1,8 +1,8 @@
 """A replica with damaged messages: it repairs them from other replicas; until then, another replica leads.
 
-A start, a read or the scrub finds the damage. As leader the replica could not serve these messages. If they are lost,
-conditions of later publishes could also have other results than on the other replicas. So it asks the others until
-an undamaged one answers, and transfers the leadership to it.
+A start, a read or the scrub finds the damage. A damaged leader could not serve these messages. If they are lost,
+conditions of later publishes could also have other results than on the other replicas. So an elected replica with
+damage asks the others until an undamaged one answers, and transfers the leadership to it.
 
 There are two cases. If the catalogue still lists the damaged messages, their contents are fetched from other replicas
 while the stream stays open (repairing.py). The catalogue lists them unless a start without index files finds the

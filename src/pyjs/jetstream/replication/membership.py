@@ -1,9 +1,9 @@
-"""The members of a stream's group, adapted to the metadata by changes that its leader proposes one at a time.
+"""The members of a stream's group, adapted to the metadata by changes that the group's leader proposes one at a time.
 
-A new replica is a learner until it has all messages and nearly the whole log; then it becomes a voter. Other replicas
-are removed only after that, and only if a majority of the remaining replicas has all messages: a voter that was
-unreachable may still be copying. A leader that must be removed transfers its leadership first. An unwanted replica
-continues until the group has removed it: it sees the removal in its own log, or learns of it from the leader.
+A new replica is a learner until it has all messages and nearly the whole log; then it becomes a voter. Replicas that
+the metadata no longer lists are removed only after that, and only if a majority of the remaining replicas has all
+messages: a voter that was unreachable may still be copying. A leader that must be removed transfers its leadership
+first. A replica to be removed continues until it sees the removal in its own log, or learns of it from the leader.
 """
 
 from __future__ import annotations

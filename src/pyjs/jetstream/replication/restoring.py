@@ -193,7 +193,7 @@ def write(disk: Disk, log: Log, directory: str, jobs: Sequence[SegmentRewrite]) 
     """Write segments and replace the old files, in any thread; after a crash, each file is either old or new.
 
     Raises:
-        Exception: one of them cannot be written.
+        Exception: a segment cannot be written.
     """
     for job in jobs:
         if (error := job()) is not None:

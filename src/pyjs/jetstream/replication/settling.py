@@ -5,7 +5,7 @@ of the message, but learns that it is committed only with the next entry, or up 
 entries that are not applied, direct gets wait until the leader has reported its commit index. Waiting direct gets are
 answered in the order of the requests.
 
-Direct gets may return stale messages: without a leader, after WAIT_NS, or if too many wait, all of them are answered
+Stale answers are allowed: without a leader, after WAIT_NS, or if too many direct gets wait, all of them are answered
 from the present state of the replica.
 """
 
@@ -36,7 +36,7 @@ class Log(Protocol):
 
     @property
     def has_tail(self) -> bool:
-        """Return whether the log has entries that are not applied."""
+        """Whether the log has entries that are not applied."""
 
     def ask(self, done: Callable[[], None]) -> bool:
         """Call `done` when all entries that are committed now are applied; return False if no leader is known."""

@@ -456,7 +456,7 @@ class StreamMachine:
             self.stream.turn.go_on(self._sync_steps())
 
     def readable_upto(self) -> int:
-        """Return the sequence up to which other replicas may read: if this one is unsure, that of `common_steps`."""
+        """Return the sequence up to which other replicas may read; if this one is unsure, `common_steps` finds it."""
         if not self.agreement.is_unsure:
             return ALL
         return 0 if self.catch_up is None else self.catch_up.common
@@ -570,7 +570,7 @@ class StreamMachine:
     # -- Group -------------------------------------------------------------------------------------------------
 
     def propose(self, payload: bytes, proposal: Proposal) -> bool:
-        """Propose an entry."""
+        """Propose an entry; return False if the consensus refuses it."""
         return self._consensus.propose(self.assignment.group, payload, proposal)
 
     def stopped(self, error: Exception) -> None:

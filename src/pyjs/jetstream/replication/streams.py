@@ -70,7 +70,7 @@ class Carrier(Peers, Interests, Protocol):
 
 
 class ReplicaLost(PyjsError):
-    """The log of this server may have lost votes or entries of the replica: it must return as a new peer."""
+    """The log of this server may have lost votes or entries of a replica, which must return as a new peer."""
 
 
 class ReplicatedStreams:
@@ -177,7 +177,7 @@ class ReplicatedStreams:
         return False
 
     def group_status(self, machine: StreamMachine) -> GroupStatus:
-        """Return the status of a replica's group on this node: all members but the leader."""
+        """Return the status of a replica's group, as seen here: all other members; without a leader, this one too."""
         since_ns = machine.leader_since_ns if machine.leads else 0
         try:
             found = self._consensus.status(machine.group)
@@ -378,7 +378,7 @@ class ReplicatedStreams:
                 self._consensus.campaign(machine.group)
 
     def _conf_of(self, js: JetStream, assignment: Assignment) -> Conf | None:
-        """Return the members of a new group, or none if other replicas add this one; None: the log has the group.
+        """Return the first members of a group: Conf() if other replicas add this one; None if the log has the group.
 
         Raises:
             ReplicaLost: the log may have lost the group.

@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 PREFIX_SIZE_MAX = 255
 SHOWN_MAX = 64  # characters of a value in the text of an error
-CHAIN_MAX = 64  # streams whose dead letters lead from one to the next
+CHAIN_MAX = 64  # maximum number of streams in a chain, each of which sends its dead letters to the next
 _RESERVED = ("$JS", "$JSC", "$NRG", "$SYS")
 
 
 def check_stream(config: StreamConfig, find: Find, old: StreamConfig | None = None) -> None:
     """Refuse a stream whose dead letters could not be stored; `old` is the configuration that it replaces, if any.
 
-    The stream for the letters is only looked at if the metadata about it changes: after its deletion, other options
+    The stream for the letters is checked only if the metadata about it changes: after its deletion, other options
     can still be changed.
 
     Raises:
@@ -59,7 +59,7 @@ def check_consumer(
 
 
 def problem_of(target: Target, source: str, config: StreamConfig | None) -> str:
-    """Return why the stream for dead letters cannot take those of `source`, or "" if it can.
+    """Return the reason why the stream for dead letters cannot take those of `source`, or "" if it can.
 
     `config` is its configuration, None if there is no such stream.
     """

@@ -4,9 +4,10 @@
 - The first worker answers requests about unknown streams and about all streams of an account. A request that creates,
   changes or deletes a stream waits until the previous one of its account is done. Then the first worker answers it,
   or passes it on to the worker that has the stream or gets it.
-- While such a request is being carried out, it depends on timing which worker has the stream. Other requests about
-  the stream wait at the first worker. It asks the other workers whether one of them has answered. From then on, none
-  of them answers, and the first worker has the request answered.
+- While such a request is being carried out, it depends on timing which worker has the stream. On another request
+  about the stream, the first worker. It asks the others at once whether one of them has answered; those that on, none
+  of not
+  leave it to the first worker, which answers it or passes it on when the change is complete.
 - The same applies to requests about an unknown stream, and about one that was created less than RECENT_NS ago. Each
   worker gets requests, and the orders of the first worker, on different connections: a request may reach a worker
   after the stream has come or gone, although it reached another worker before that.
@@ -40,7 +41,7 @@ CHANGES = frozenset(("STREAM.CREATE", "STREAM.UPDATE", "STREAM.DELETE", "STREAM.
 WHOLE_NS = 10 * NS_PER_S  # time for the other workers to report their streams, after a start of the first one
 CLAIM_NS = 2 * NS_PER_S  # time to wait for the answers to a claim
 RESTORES_MAX = 1000  # restores that the first worker remembers
-CHANGE_NS = 60 * NS_PER_S  # for one change in another worker
+CHANGE_NS = 60 * NS_PER_S  # maximum time for one change in another worker
 T = TypeVar("T")
 
 
@@ -136,8 +137,8 @@ class Desk:
     ) -> Generator[Step, None, None]:
         """Answer a request once its stream is not being changed, unless another worker has done so."""
         key = js.account.name, args[0]
-        # Ask at once, while the others remember which requests they answered; after this, none of them answers by
-        # itself.
+        # Ask at once, while the other workers remember which requests they answered. Those that have not answered
+        # this one no longer will by themselves.
         is_taken = bool(request.reply) and (yield from self._is_taken(request))
         if is_taken:
             return
@@ -155,7 +156,7 @@ class Desk:
             self._pass_on(worker, router, request)
 
     def _is_taken(self, request: Request) -> Generator[Step, None, bool]:
-        """Return whether another worker has answered a request; if not, none of them will do so by itself."""
+        """Return whether another worker has answered a request. The others no longer answer it by themselves."""
         self._orders += 1
         number, asked = self._orders, set(self._spread.online)
         answers = self._claims[number] = {}
@@ -259,7 +260,7 @@ class Desk:
         """Add a restored stream by `work`, in turns with all other changes of streams of its account.
 
         Raises:
-            ApiError: the first worker is away, or another one has not told its streams yet; or what `work` raises.
+            ApiError: the first worker is away, or another one has not reported its streams yet; or `work` raised it.
         """
         spread = self._spread
         if spread.number == DIRECTOR:
@@ -282,7 +283,7 @@ class Desk:
             spread.tell(DIRECTOR, Turn(number, account, Stage.OVER))
 
     def take_turn(self, worker: int, note: Turn) -> None:
-        """Handle what another worker tells of its turn; on the others, the first one gives a turn."""
+        """Handle a note about a turn; the first worker gives turns to the others."""
         key = worker, note.number
         if note.stage is Stage.GIVEN:
             self._open.discard(note.number)
@@ -294,7 +295,7 @@ class Desk:
             self._turns.discard(key)
 
     def _turn_steps(self, worker: int, note: Turn, before: int | None) -> Generator[Step, None, None]:
-        """Give a worker its turn, and wait for its end, or for that of the connection on which it has asked."""
+        """Give a worker its turn; wait for the end of the turn, or of the connection on which the worker asked."""
         key, breaks = (worker, note.number), self._spread.breaks
 
         def is_over() -> bool:

@@ -2,8 +2,8 @@
 
     note = "S", msgpack list: kind u8, the fields of its kind
 
-Notes of one worker to another arrive in order, or their connection is lost, after which the worker that reconnects
-sends all its streams. Notes that do not begin with "S" are those of jetstream/member.
+Notes from one worker to another arrive in order, or their connection is lost; a worker that reconnects sends all its
+streams. Notes that do not begin with "S" are those of jetstream/member.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class Kind(IntEnum):
 
 
 class Streams(IntEnum):
-    """What a worker has done with its streams."""
+    """An event that concerns all streams of a worker."""
 
-    OPENED = 1  # while it was connected: it asks for those of the others
+    OPENED = 1  # it has opened them while it was connected, and asks for the streams of the others
     CLOSED = 2  # it stops, and has sent their last messages
 
 

@@ -330,7 +330,7 @@ class SpreadNode:
         self.waiters.notify()
 
     def _introduce(self, worker: int) -> None:
-        """Send a worker what it may not know.
+        """Send a worker the reports that it may lack.
 
         The first worker also sends its own streams and those that other workers have reported to it.
         """

@@ -303,9 +303,9 @@ cdef class Aging:
         return False
 
     cdef bint drop(self, stream, uint64_t seq, bint marked) except -1:
-        """Remove a message; with `marked`, store a marker if its subject ends.
+        """Remove a message; with `marked`, store a marker if it was the last message of its subject.
 
-        Return False if it is impossible now.
+        Return False if the message cannot be removed now.
         """
         cdef bytes subject
         if not marked:

@@ -14,7 +14,7 @@ cdef enum AnswerKind:
 cdef struct Answer:
     uint64_t seq
     size_t reply_at             # offset in the arena
-    size_t body_at              # for REFUSAL and REPUBLISHED: offset in the arena
+    size_t body_at              # for LONG_ACK, REFUSAL and REPUBLISHED: offset in the arena
     uint32_t reply_len
     uint32_t body_len
     uint32_t header_len         # for REPUBLISHED: bytes of the headers in the body

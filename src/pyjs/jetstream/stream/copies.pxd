@@ -8,7 +8,7 @@ from pyjs.wire.ops cimport Msg
 cdef enum:                                  # the result of storing a copy
     REFUSED = 0
     STORED = 1
-    SKIPPED = 2                             # the copy is a duplicate, or has no interest
+    SKIPPED = 2                             # the copy is a duplicate, or no consumer needs it
 
 # Store a copy. `applied`: a replica applies its entry; the leader has checked the limits before.
 cdef int keep_copy(Stream target, Msg* m, bint mirrors, bint applied) noexcept nogil

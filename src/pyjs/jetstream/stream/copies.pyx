@@ -1,8 +1,8 @@
 """Stores copies of messages from other streams, which have already checked them.
 
-A mirror or source stores a copy at once. If its stream has several replicas, it proposes the copy, and each replica
-stores it when the entry is applied. The leader checks the limits before it proposes. A replica must not refuse the
-copy later because of the stream's state, since the leader could not copy the message again in the right order.
+A stream with a mirror or sources and one replica stores a copy at once. With several replicas, its leader proposes
+the copy, and each replica stores it when the entry is applied. The leader checks the limits before it proposes. A
+replica must not refuse the copy because of the stream's state: the leader could not copy it again in the right order.
 
 Compiled: runs for every copied message (benchmarks/: JetStream mirror).
 """

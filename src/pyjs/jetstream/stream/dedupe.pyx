@@ -1,8 +1,8 @@
 """The duplicate window: ids of recent messages, each with its sequence.
 
 Three blocks of memory: a ring of entries in order of arrival, a hash table of entry numbers (open addressing, linear
-probing), and the bytes of the ids, one after another. Only the oldest ids are removed, at the start of the ring and
-of the bytes; the bytes are moved when half of them are dead. Times are arguments and must not decrease.
+probing), and the bytes of the ids, one after another. Expired ids are removed at the start of ring and bytes, ids of
+unwritten messages at the end; the bytes are moved when half of them are dead. Times are arguments, never decreasing.
 
 Knows nothing of messages or streams. Compiled: runs for every message with an id (benchmarks/: JetStream async
 publish with Nats-Msg-Id). Source: nats.docs "Nats-Msg-Id", duplicate window.
@@ -26,7 +26,7 @@ cdef enum:
 
 
 cdef inline uint32_t id_hash(const char* key, size_t n) noexcept nogil:
-    """Return the part of an id's hash that selects its slot, before the lowest bits are cut off."""
+    """Return the 32 bits of an id's hash whose lowest bits select its slot."""
     return <uint32_t> (table_hash(key, n) >> 7)
 
 

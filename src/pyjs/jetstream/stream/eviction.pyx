@@ -2,7 +2,7 @@
 
 An eviction is noted when the new message is accepted, and carried out after that message is written. So no
 acknowledged message is lost if the disk refuses the new one, and no file records a removal without its replacement.
-An eviction is noted as the sequence of the new message; if that message was removed in between, it has no effect.
+An eviction is noted as the sequence of the new message; if that message is removed meanwhile, nothing is evicted.
 
 Knows nothing of files, answers and consumers. Compiled: runs for every message that replaces another (benchmarks/:
 JetStream async publish to a stream with max_msgs_per_subject).
@@ -36,7 +36,7 @@ cdef class Evictions:
         return self.n != 0 or self.has_rollups
 
     cdef bint exceeds(self, StreamLimits limits) noexcept nogil:
-        """Return whether the stream has more messages or bytes than its limits allow."""
+        """Return whether messages must be removed because of max_msgs or max_bytes."""
         if limits.features & DISCARD_NEW:
             return False
         return ((limits.max_msgs > 0 and self.store.catalogue.msgs > <uint64_t> limits.max_msgs)
@@ -154,7 +154,7 @@ cdef class Evictions:
                 return
 
     def trim_subjects(self, int64_t max_per_subject) -> None:
-        """Remove the oldest messages of every subject in excess of the limit (if > 0), which a kill may have left."""
+        """Remove the oldest messages of every subject in excess of the limit (if > 0); a kill may have left some."""
         cdef uint32_t id
         cdef Subject* s
         for id in range(self.store.catalogue.subjects.table.n_ids if max_per_subject > 0 else 0):

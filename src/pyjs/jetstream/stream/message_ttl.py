@@ -61,7 +61,7 @@ def is_marker(headers: bytes) -> bool:
 
 
 def with_least_ttl(headers: bytes, least_ns: int) -> bytes | None:
-    """Return `headers` with Nats-TTL raised to `least_ns` in whole seconds, or None if it is high enough already.
+    """Return `headers` with Nats-TTL raised to `least_ns` in whole seconds, or None if it need not be raised.
 
     The first TTL counts; if it is raised, it replaces all others, as in nats-server
     (tests/conformance/scenarios/ttl/raised_in_several_headers.txt).

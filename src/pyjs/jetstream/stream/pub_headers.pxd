@@ -23,7 +23,7 @@ cdef struct PubHeaders:
     bint later                  # features/checks.py must check `ttl` or a rare header
     bint rare                   # `later` is set for a reason other than Nats-Incr
     bint conditional            # a header other than msg_id is set
-    bint has_status             # the first line has a status in it
+    bint has_status             # the first line contains a status
 
 # Fill `out` from a whole header block; return 0 if no header has an effect.
 cdef bint scan_pub_headers(const char* h, size_t n, PubHeaders* out) noexcept nogil

@@ -19,7 +19,7 @@ _END = b"\r\n"
 
 
 class Republisher:
-    """The republish configuration of one stream."""
+    """Makes the subjects and headers of the copies that one stream republishes."""
 
     def __init__(self, stream: str, config: RepublishConfig, rng: Rng) -> None:
         """Prepare `config`, which jetstream/rules/stream.py must have checked."""

@@ -220,7 +220,7 @@ cdef class Stream(Sink):
                 self.special.note_schedule(m.body[:m.header_len], seq)
 
     cdef bint usage_refused(self, Msg* m) noexcept nogil:
-        """Return whether server or account lack room for a message; if so, answer it. Must be the first check."""
+        """Return whether server or account has no room for a message; if so, answer it. Must be the first check."""
         if self.usage.server.max >= 0 and self.usage.server.used > self.usage.server.max and self.replica is None:
             return self.refuse(m, 10023, 0)
         return self.over_usage(m) and self.refuse(m, 10002, 0)
@@ -337,7 +337,7 @@ cdef class Stream(Sink):
         return reached != 0 and self.refuse(m, 10077, reached)
 
     cdef bint makes_room(self) noexcept nogil:
-        """Carry out noted evictions before the turn; return False if there are none, or the disk refuses."""
+        """Carry out noted evictions at once; return False if there are none, or the disk refuses the write."""
         if not self.evictions.due(self.limits) or (self.replica is None and self.store.commit() != 0):
             return False
         self.kept_seq = self.store.catalogue.last_seq
@@ -386,7 +386,7 @@ cdef class Stream(Sink):
 
     cdef void remember_id(self, PubHeaders* h, uint64_t seq) noexcept nogil:
         self.dedupe.set_last_id(h.msg_id.p, h.msg_id.n)
-        # If the id were not stored for lack of memory, a duplicate of this message would be.
+        # If out of memory, the id is not remembered, and a duplicate of this message would be stored.
         if h.msg_id.n and self.dedupe.window_ns:
             self.dedupe.remember(h.msg_id.p, h.msg_id.n, seq,
                                  self.store.catalogue.time_of(seq) if self.entry_ns else self.turn.now)
@@ -471,7 +471,7 @@ cdef class Stream(Sink):
         """Write the batch, then send answers, report removals to consumers, and wake those that wait."""
         self.dirty = False
         self.staged_bytes = 0
-        if self.closed or self.limits.features & IN_STEPS:      # it was closed in this turn, after it was queued
+        if self.closed or self.limits.features & IN_STEPS:      # closed in this turn, or a batch is in its steps
             return
         if self.replica is not None and not self.replica.offer():
             return
@@ -519,7 +519,7 @@ cdef class Stream(Sink):
         """
         self.unsynced = False
         if self.sync_job is not None or (self.dirty and self.sync_always):
-            return None                         # a commit is due in this turn, and will queue this call again
+            return None                         # the running sync, or the commit due in this turn, queues this again
         self.sync_job = self.store.begin_sync()
         if self.sync_job is None and not self.dirty:
             self.answers.send(self.account, 0, NULL, 0)
@@ -564,7 +564,7 @@ cdef class Stream(Sink):
             self.replica.stop(self.store.error)
             return
         cdef bytes failure = failure_body(self.name, store_error(self.store.error))
-        # An earlier write of the turn succeeded, but answers that need its sync are not sent.
+        # Messages still in the index were written earlier in the turn; with sync_always, they get the error as well.
         self.kept_seq = max(self.kept_seq,
                             index_prev_live(&self.store.catalogue.index, self.store.catalogue.last_seq))
         self.evict()
@@ -583,7 +583,7 @@ cdef class Stream(Sink):
         self.interest.tell(self.evictions.purges)
 
     cdef bint evict(self) noexcept nogil:
-        """Carry out the noted evictions; return whether there were any."""
+        """Carry out the noted evictions and the stream's limits; return whether any message was removed."""
         cdef bint some = self.evictions.carry_out(self.limits)
         self.count_bytes()
         return some
@@ -722,13 +722,13 @@ cdef class Stream(Sink):
     # -- streams that copy from this one -------------------------------------------------------------------
 
     def add_follower(self, follower) -> None:
-        """Add a mirror or source: the stream stores the messages that it needs, until it calls `release`."""
+        """Add a mirror or source: messages that it needs are not removed as acknowledged before its `release`."""
         self.n_followers += 1
         self.interest.add(follower)
         self.inbox.join(follower)
 
     def remove_follower(self, follower) -> None:
-        """Remove a mirror or source; an interest stream removes messages that only it needed."""
+        """Remove a mirror or source; an interest stream removes messages that only this follower needed."""
         self.n_followers -= 1
         self.interest.remove(follower)
         self.inbox.leave(follower)

@@ -5,7 +5,7 @@ from pyjs.core.sink cimport Sink, Turn
 
 cdef class StreamConsumer(Sink):
     cdef readonly str name              # its name, which is the key in Stream.consumers
-    cdef public object config           # consumer_config.ConsumerConfig
+    cdef public object config           # config.consumer.ConsumerConfig
     cdef public tuple filters           # its filter subjects as bytes; empty: all messages
     cdef readonly StreamInbox inbox     # inbox of its stream; None: it is not connected
     cdef uint64_t told_seq  # seq of the last reported removal, which is reported once even if several filters match

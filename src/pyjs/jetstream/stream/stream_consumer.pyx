@@ -19,7 +19,7 @@ cdef class StreamConsumer(Sink):
         self.filters = filters
 
     cpdef void wake(self, uint64_t seq) noexcept:
-        """Handle new messages; before `seq` (0: unknown), none since the consumer began to wait matches."""
+        """Handle new messages. `seq` is the first match since the consumer began to wait; 0: unknown."""
 
     cpdef bint needs(self, uint64_t seq) noexcept:
         """Return whether a stored message matches the filters and is not acknowledged yet."""
@@ -54,7 +54,7 @@ cdef class StreamInbox:
         self.waiting, self.acknowledged = {}, {}
 
     cpdef void caught_up(self, StreamConsumer consumer):
-        """Wake `consumer` once, when there may be new messages for it."""
+        """Note that `consumer` waits: it is woken once, when there may be new messages for it."""
         self.waiting[consumer] = None
 
     cpdef void has_acknowledged(self, StreamConsumer consumer):

@@ -99,7 +99,7 @@ class StreamBuild:
 
     @property
     def payload_max(self) -> int:
-        """Return the maximum size of a message in bytes."""
+        """The maximum size of a message in bytes."""
         return self._js.shared.max_payload
 
     def count(self, size: int) -> None:

@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from pyjs.jetstream.consumer.consumer import Consumer
 
 LOOK_STEP = 10_000  # subjects compared with a filter between two yields: about a millisecond
-NEVER_NS = 100 * 365 * 86_400 * NS_PER_S  # a later redelivery never happens: ack policy flow_control
+NEVER_NS = 100 * 365 * 86_400 * NS_PER_S  # a redelivery later than this never comes: ack policy flow_control
 
 
 def why_consumer(
     consumer: Consumer, now_ns: int, *, shows_clients: bool = True
 ) -> Generator[None, None, list[Reason] | None]:
-    """Return the reasons, most important first, in steps; None if the consumer is or was closed meanwhile."""
+    """Return the reasons, most important first, in steps; None if the consumer is closed, or was closed meanwhile."""
     yield from know_pending(consumer)
     if consumer.closed:
         return None
@@ -196,7 +196,7 @@ def _given_up(consumer: Consumer) -> Reason | None:
 
 
 def _unsent_letters(consumer: Consumer, sender: LetterSender, first: int) -> Reason:
-    """Return the fact that messages wait for their dead letters."""
+    """Return the reason for given-up messages whose dead letters are not stored yet."""
     count, name = len(consumer.acks.exhausted), sender.target.stream
     data: dict[str, Any] = {"given_up": count, "given_up_seq": first, "dead_letter_stream": name}
     waiting = counted(count, "given-up message waits", "given-up messages wait")

@@ -17,7 +17,7 @@ SLOW_SIZE = 1 << 20  # a client with at least this many pending bytes is reporte
 
 
 def demand_reason(consumer: Consumer, moment: Moment) -> Reason | None:
-    """Return why no client can get a message now."""
+    """Return the reason why no client can get a message now, or None if one can."""
     if consumer.push is not None:
         return _no_interest(consumer, moment) or _flow(consumer, moment)
     return _no_request(consumer, moment) or _pinned(consumer, moment) or _overflow(consumer, moment)

@@ -1,7 +1,7 @@
 """Finds out why a stream of a cluster has no leader: the servers that are away, the replicas that wait, the quorum.
 
-A server knows which others answer. How far a replica has come, and what it waits for, only its own server knows: that
-is its view (`view_of`), which the server that answers a client requests from the others (member/questions.py).
+A server knows which others answer. Only a replica's own server knows its last entry and the reason why it is not
+current: this is its view (`view_of`), which the server that answers a client requests (member/questions.py).
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 
 def view_of(js: JetStream, name: str) -> dict[str, Any]:
-    """Return how this server sees a stream that it holds; empty if it holds none of that name.
+    """Return this server's view of a stream that it has; empty if it has no stream of that name.
 
-    `node` and `leader` are numbers of servers, `last` is the index of the replica's last log entry, and `cause` says
-    why the replica is not current.
+    `node` and `leader` are numbers of servers, `last` is the index of the replica's last log entry, and `cause` is
+    the reason why the replica is not current.
     """
     member = js.shared.member
     assigned = None if member is None else member.machine.state.stream(js.account.name, name)
@@ -45,7 +45,7 @@ def view_of(js: JetStream, name: str) -> dict[str, Any]:
 
 
 def leaderless_report(js: JetStream, name: str, consumer: str, views: Iterable[View]) -> dict[str, Any]:
-    """Return the report about a stream that nobody leads, or (`consumer`) about one of its consumers."""
+    """Return the report about a stream without a leader, or about its consumer of the name `consumer`."""
     member = js.shared.member
     assert member is not None
     assigned, reasons = member.machine.state.stream(js.account.name, name), []
@@ -59,7 +59,7 @@ def leaderless_report(js: JetStream, name: str, consumer: str, views: Iterable[V
 
 
 def why_leaderless(member: MemberNode, assigned: Assignment, views: Iterable[View]) -> Reason:
-    """Return the reason why nobody leads a stream, from what its servers see."""
+    """Return the reason why a stream has no leader, from the views of its servers."""
     if assigned.stored.offline:
         text = (
             f"It is offline: {assigned.stored.offline}. It opens on a server of the version that created it."
@@ -119,7 +119,7 @@ def _single_text(row: Mapping[str, Any]) -> str:
 
 
 def _no_meta_leader(member: MemberNode, *, is_known: bool) -> Reason:
-    """Return the fact that nobody leads the metadata of the cluster."""
+    """Return the reason that the metadata of the cluster has no leader."""
     status = member.meta_status()
     voters = [] if status is None else [each.node for each in status.replicas if each.is_voter]
     rows = sorted((_server_row(member, node) for node in voters), key=lambda row: str(row["name"]))

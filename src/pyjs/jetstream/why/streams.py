@@ -91,7 +91,7 @@ def _store(stream: Stream) -> Reason | None:
 
 
 def _replicas(js: JetStream, stream: Stream) -> Reason | None:
-    """Return the reason why a replicated stream has no leader, or the fact that replicas lag."""
+    """Return the reason why a replicated stream has no leader, or that replicas lag; None if neither is true."""
     member, replicated = js.shared.member, js.shared.replicated
     if member is None or replicated is None or not replicated.is_replica(stream):
         return None
@@ -112,7 +112,7 @@ def _replicas(js: JetStream, stream: Stream) -> Reason | None:
 
 
 def _limits(stream: Stream) -> list[Reason]:
-    """Return the limits because of which the stream refuses messages; none if it removes old messages instead."""
+    """Return a reason for each limit at which the stream refuses messages; empty if it removes old ones instead."""
     config, store = stream.config, stream.store
     if config.discard != "new":
         return []

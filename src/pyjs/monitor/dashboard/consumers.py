@@ -61,7 +61,7 @@ def consumers(site: Site, arguments: Arguments) -> Steps:
 
 
 def consumer_row(site: Site, row: ConsumerRow) -> Steps:
-    """Return a row as JSON, in steps, with the numbers and the reason of this moment if the consumer is open."""
+    """Return a row as JSON, in steps; if the consumer is open, with its current numbers and reason."""
     fields: Fields = {"account": row.account, "stream": row.stream, "name": row.name, "rate": row.rate}
     numbers = {"pending": row.num_pending, "ack_pending": row.num_ack_pending}
     level, kind, text = row.level, row.kind, ""
@@ -78,7 +78,7 @@ def consumer_row(site: Site, row: ConsumerRow) -> Steps:
 
 
 def _ready(consumer: Consumer) -> Generator[None, None, None]:
-    """Yield before a read that takes a step of its own."""
+    """Yield before a read that needs a step of its own."""
     if is_searched(consumer):
         yield from prepare(consumer)
         yield

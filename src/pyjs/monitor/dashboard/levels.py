@@ -1,4 +1,4 @@
-"""How serious the state of a stream or a consumer is, from its reasons (jetstream/why)."""
+"""The severity of the state of a stream or consumer, derived from its reasons (jetstream/why)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 CONFIGURED = frozenset((Kind.SEALED, Kind.MIRROR, Kind.NO_SUBJECTS))
 # Nothing is wrong with a consumer that is stopped for one of these reasons: it has nothing to deliver.
 IDLE = frozenset((Kind.UP_TO_DATE, Kind.STREAM_EMPTY))
-# A consumer that is stopped for one of these reasons continues by itself, or when somebody decides so.
+# A consumer that is stopped for one of these reasons continues by itself, or after an ack or a request.
 WAITING = frozenset(
     (
         Kind.AWAITING_ACKS,
@@ -34,7 +34,7 @@ class Level(IntEnum):
     IDLE = 0  # nothing to deliver
     OK = 1
     WAITING = 2  # stopped for some time
-    WARNING = 3  # works, but somebody should look at it
+    WARNING = 3  # works, but needs attention
     STOPPED = 4  # delivers nothing, or refuses publishes
 
 

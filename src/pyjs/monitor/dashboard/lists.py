@@ -21,7 +21,7 @@ STEP = 250  # rows compared between two yields: about half a millisecond
 
 
 class Wanted(NamedTuple):
-    """The page that a request asks for."""
+    """The requested page of a list."""
 
     search: str  # in lower case; "": everything
     sort: str
@@ -30,7 +30,7 @@ class Wanted(NamedTuple):
     limit: int
 
     def fields(self, total: int) -> dict[str, int]:
-        """Return the fields of an answer that say which part of the list it shows."""
+        """Return the fields of an answer that state the part of the list in it."""
         return {"total": total, "offset": self.offset, "limit": self.limit}
 
 

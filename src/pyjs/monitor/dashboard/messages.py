@@ -4,8 +4,8 @@ It reads the store as a direct get does: no consumer is created, and nothing cou
 bounded. It reads at most SCAN_MAX messages or SCAN_SIZE bytes, in steps; the answer then says where the next request
 continues. A payload is returned in pieces.
 
-The views answer only if the login of the monitoring port has `messages: true`, because payloads are none of the
-business of everyone who may see the state of a server.
+The views answer only if the login of the monitoring port has `messages: true`, because not everyone
+who may see the state of a server may read payloads.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ TEXT_MAX = 256  # characters of a text to look for
 
 
 class Refused(Exception):
-    """The message browser is off; the text says how it is turned on."""
+    """The message browser is off; the text says how to turn it on."""
 
 
 class Unreadable(Exception):
@@ -68,9 +68,9 @@ class Search(NamedTuple):
 def messages(site: Site, arguments: Arguments) -> Steps:
     """Return a page of messages, by default the newest first.
 
-    `seq` is where to begin; `forward=true` reads towards newer messages; `subject` is a filter with wildcards; `text`
-    is contained in subject, headers or payload, in upper or lower case. `next` in the answer is the sequence at which
-    the next request continues, or 0.
+    `seq` is the sequence to begin at; `forward=true` reads towards newer messages; `subject` is a filter with
+    wildcards; `text` selects messages with this text in subject, headers or payload, regardless of case. `next` in
+    the answer is the sequence at which the next request continues, or 0.
 
     Raises:
         Refused: the message browser is off.
@@ -119,7 +119,7 @@ def check_allowed(site: Site) -> None:
 
 
 def is_allowed(site: Site) -> bool:
-    """Return whether the message browser is on; it is only with a login."""
+    """Return whether the message browser is on, which requires a login."""
     login = site.monitored.options.monitoring.login
     return login is not None and login.messages
 
@@ -141,7 +141,7 @@ def _search(site: Site, arguments: Arguments) -> Search:
 
 
 def _is_slow(search: Search) -> bool:
-    """Return whether the search for one message is a step of its own."""
+    """Return whether the search for one message needs a step of its own."""
     return search.subject != b">" and subject_has_wildcard(search.subject) and search.store.msgs > SEARCHED
 
 

@@ -1,4 +1,4 @@
-"""The overview: traffic, memory, storage, connections, the cluster, and what needs attention."""
+"""The overview: traffic, memory, storage, connections, the cluster, and the assets that need attention."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def overview(site: Site, arguments: Arguments) -> Steps:
 
 
 def server_fields(site: Site) -> Fields:
-    """Return the fields that every view shows: which server this is, and what the dashboard may show."""
+    """Return the fields for every view: the identity of the server, and the parts of the dashboard that are on."""
     node = site.monitored.node
     return {
         "name": node.server_name,

@@ -34,7 +34,7 @@ SORTS: dict[str, Callable[[StreamRow], Any]] = {
 
 
 def streams(site: Site, arguments: Arguments) -> Steps:
-    """Return a page of the list of streams; `replicated=true` selects those with replicas, and shows these."""
+    """Return a page of the list of streams; `replicated=true` selects those with replicas, and adds these."""
     wanted = wanted_by(arguments, SORTS, "name")
     replicated = arguments.flag("replicated")
     snapshot = yield from site.survey.fresh()
@@ -65,7 +65,7 @@ def _matches(site: Site, row: StreamRow, wanted: Wanted, replicated: bool) -> bo
 
 
 def _row(site: Site, row: StreamRow, replicated: bool) -> Fields:
-    """Return a row as JSON, with the numbers of this moment if the stream is open."""
+    """Return a row as JSON; if the stream is open, with its current numbers."""
     fields: Fields = {
         "account": row.account,
         "name": row.name,

@@ -1,9 +1,9 @@
 """The survey: numbers of all connections, streams and consumers, which all open dashboards share.
 
-A list is sorted and filtered by the survey, and the rows of the requested page are then read again. So the cost of a
-survey does not depend on the number of dashboards. Surveys take at most a twentieth of the time: after one that took
-long, the next one begins later. Each survey is made in steps, by the requests that wait for it; if a request ends
-early, the others continue.
+Lists are sorted and filtered by the numbers of a survey; the rows of the requested page are then read again. So
+the cost of a survey does not depend on the number of dashboards. Surveys take at most a twentieth of the time:
+after one that took long, the next one begins later. Each survey is made in steps, by the requests that wait for it;
+if a request ends early, the others continue.
 
 Rates are differences from the previous survey.
 """
@@ -107,12 +107,12 @@ class Survey:
         self._clock = clock
         self._steps: Steps | None = None  # the survey that is being made
         self._continued_ns = 0  # time of its last step
-        self._due_ns = 0  # when the next one may begin
+        self._due_ns = 0  # time from which the next one may begin
         self._counters = Counters(0, {}, {})  # of the last survey
         self.latest = EMPTY
 
     def fresh(self) -> Generator[None, None, Snapshot]:
-        """Return the newest snapshot, in steps; make a survey before, if it is due."""
+        """Return the newest snapshot, in steps; first make a survey if one is due."""
         now_ns = self._clock.now_ns()
         if self._steps is not None and now_ns - self._continued_ns > ABANDONED_NS:
             self._steps = None
@@ -159,7 +159,7 @@ class _Walk:
         self._pending_size = 0
         self._streams: list[StreamRow] = []
         self._consumers: list[ConsumerRow] = []
-        self._weight = 0  # of what was read since the last yield
+        self._weight = 0  # weight of the reads since the last yield
         self.busy_ns = 0
 
     def steps(self) -> Steps:

@@ -1,7 +1,7 @@
 """The paths of the dashboard: its page, the files of the page, and the data of its views.
 
-The page only reads, and requests nothing from anywhere else; its Content-Security-Policy makes the browser hold it to
-that. The data may only be read by pages of the same origin, in contrast to the other monitoring pages.
+The page only reads, and requests nothing from other servers; its Content-Security-Policy makes the browser enforce
+this. The data may only be read by pages of the same origin, in contrast to the other monitoring pages.
 """
 
 from __future__ import annotations

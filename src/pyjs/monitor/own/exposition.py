@@ -65,7 +65,9 @@ class Page:
         return found
 
     def table(self, families: tuple[Family, ...], forms: bytes) -> Table:
-        """Return a new table for a group of families, whose numbers have `forms`, to which the caller adds rows."""
+        """Return a new table for a group of families; `forms` has the form of each family's numbers.
+
+        The caller adds the rows."""
         made = Table(tuple(family.name.encode() for family in families), forms)
         self._tables.append((families, made))
         return made

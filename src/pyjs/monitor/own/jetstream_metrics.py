@@ -221,7 +221,7 @@ class JetStreamMetrics:
             self._consumer(consumer, led_by, head)
 
     def _before(self, consumer: Consumer) -> Steps:
-        """Yield so often that the searches for messages of consumers with filters are in steps of their own."""
+        """Yield if necessary, so that the search for messages of a consumer with filters has a step of its own."""
         if is_searched(consumer):
             yield from prepare(consumer)
             yield from self._rest(STEP)

@@ -1,8 +1,8 @@
-"""/metrics: the server in the Prometheus text format, with the official exporter's names and additional ones.
+"""/metrics: metrics in the Prometheus text format, with the official exporter's names and some of our own.
 
-`prefix` replaces the prefixes `gnatsd` and `jetstream`, as the exporter's flag -prefix does; its dashboards for Helm
-expect `nats`. `connz_detailed=true` adds each connection. `server_id` in the labels is the name of the server, as
-with the exporter's flag -use_internal_server_name.
+The query argument `prefix` replaces the prefixes `gnatsd` and `jetstream`, as the exporter's flag -prefix does; the
+exporter's Helm dashboards expect `nats`. `connz_detailed=true` adds each connection. The label `server_id` is the
+name of the server, as with the exporter's flag -use_internal_server_name.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Samples of streams and consumers: rows of numbers with their labels, and their text for Prometheus.
 
-A row has two parts of labels, since all consumers of a stream share the first one, and one number for each family of
-its table. The text of a family has a line for each row, so every part is written once per family; 100 streams with
+A row has two parts of labels and one number for each family of its table; all consumers of a stream share the first
+part. The text of a family has a line for each row, so every part is written once per family; 100 streams with
 three consumers each are 2 MB. Compiled because plain Python needs 4 ms for these (benchmarks/metrics.py).
 """
 cimport cython
@@ -49,7 +49,7 @@ cdef class Table:
         return len(self._heads)
 
     def add(self, bytes head, bytes tail, tuple numbers) -> None:
-        """Add a row of integers, of which the lowest 64 bits count."""
+        """Add a row of integers; only their lowest 64 bits are stored."""
         assert len(numbers) == <Py_ssize_t> self._width
         cdef int64_t* row = self._new_row(head, tail)
         cdef size_t i

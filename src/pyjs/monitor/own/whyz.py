@@ -85,7 +85,7 @@ def whyz(monitored: Monitored, wanted: Wanted, now_ns: int) -> Steps:
 
 
 def _check_account(monitored: Monitored, jetstream: JetStreamServer, wanted: Wanted) -> None:
-    """Refuse an account that does not exist, or a stream of one without JetStream."""
+    """Refuse an account that does not exist, or a stream of an account without JetStream."""
     name = wanted.account
     if not name or name in jetstream.accounts:
         return

@@ -31,8 +31,8 @@ HAND_OVER_S = 5.0
 CALM_S = 0.1  # seconds in which pending requests of clients are answered, if their answers cannot follow them
 RETURN_S = 2.5  # seconds in which a client connects to another server
 FENCE_S = 0.5  # seconds for messages on the way
-# First pause between two looks for a client at another server, doubled up to LOOK_MAX_S. A subscription that comes
-# there ends the pause, since messages to it come twice as long as this server has it too.
+# First pause between two looks for a client at another server, doubled up to LOOK_MAX_S. A new subscription there
+# ends the pause: until this server removes its own subscription, the client gets each message twice.
 LOOK_S = 0.01
 LOOK_MAX_S = 0.2
 
@@ -212,7 +212,7 @@ class Leaving:
         self._driver.wake()
 
     async def _withdraw_queues(self, connections: Iterable[Connection]) -> None:
-        """Make other servers stop choosing the members of queue groups that leave with `connections`.
+        """Make other servers stop choosing those members of queue groups that leave with `connections`.
 
         A group with further members on this server keeps its interest, and they get its messages. These members may
         leave during the wait, so this is repeated until nothing is left to withdraw.

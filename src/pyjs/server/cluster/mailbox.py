@@ -1,4 +1,4 @@
-"""Answers to clients that are reconnecting: they are held here until another server has the client.
+"""Answers to clients that are reconnecting: this server holds an answer until another server has its client.
 
 A mailbox holds only messages to inboxes. A held message is forwarded once to each server that has the subscription
 now, and reaches no other subscription there (cluster.forwarded), nor any on this server: neither mailboxes of other

@@ -70,7 +70,7 @@ class RouteConnection(Connection):
         return self._cluster.open_route(peer, self, self._dial)
 
     def eof_received(self) -> bool:
-        """Close the route; TLS has no end of one direction, so its transport must close too."""
+        """Close the route; TLS cannot close one direction only, so its transport must close too."""
         super().eof_received()
         return self.transport.can_write_eof()
 
@@ -120,7 +120,7 @@ class RoutePort:
 
     @property
     def urls(self) -> list[str]:
-        """Return the URLs of the port, with addresses of this machine."""
+        """The URLs of the port, with addresses of this machine."""
         return urls("nats", self._options.host, self.port)
 
     def _listening(self) -> socket.socket:
@@ -154,7 +154,7 @@ class RoutePort:
             await self._wait(lambda: spread.has_met)
 
     async def wait_streams(self, worker: Worker | None, spread: SpreadNode | None) -> None:
-        """Wait until the other workers have closed their streams; without `spread` only the first worker has some."""
+        """Wait until the other workers have closed their streams; without `spread`, only the first worker has any."""
         if spread is not None:
             spread.closed_all()
             await self._wait(spread.have_all_closed)

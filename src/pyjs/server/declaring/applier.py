@@ -1,7 +1,7 @@
 """Applies the declared assets of the configuration: at the start, after a reload, and as the leader of a cluster.
 
-One application runs at a time. It is repeated while an error is temporary, and once more if a reload comes meanwhile.
-In a cluster only the leader of the metadata applies its file; another server compares, and logs what differs.
+One application runs at a time. It is repeated as long as an error is temporary, and once more after a reload in the
+meantime. In a cluster, only the leader of the metadata applies its file; the other servers log the differences.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from pyjs.server.driver import Driver
 
 START_S = 10.0  # maximum time for which clients wait at a start
-COMPARE_S = 5.0  # time until a server that does not lead compares: the leader applies first
+COMPARE_S = 5.0  # seconds after which a server that is not the leader compares: the leader applies first
 RETRY_FIRST_S, RETRY_LAST_S = 1.0, 60.0  # pause after the first temporary error, and the longest one
 
 
 class State(enum.Enum):
-    """IDLE -> RUNNING -> IDLE; RUNNING -> AGAIN -> RUNNING if another application is asked for meanwhile."""
+    """IDLE -> RUNNING -> IDLE; RUNNING -> AGAIN -> RUNNING if another application is requested meanwhile."""
 
     IDLE = enum.auto()
     RUNNING = enum.auto()
@@ -83,7 +83,7 @@ class Applier:
             self._compare_later()
 
     def stop(self) -> None:
-        """Begin nothing more."""
+        """Start no more applications."""
         self._state = State.STOPPED
         self._idle.set()
         self._cancel_timer()
@@ -110,7 +110,7 @@ class Applier:
     # -- one application -----------------------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        """Apply or compare now, or once more after the application that runs."""
+        """Apply or compare now, or after the running application."""
         self._cancel_timer()
         if self._state is not State.IDLE:
             self._state = State.AGAIN if self._state is State.RUNNING else self._state
@@ -131,7 +131,7 @@ class Applier:
             self._end(is_temporary=is_temporary)
 
     def _account_steps(self, assets: AccountAssets, said: list[str]) -> Generator[Step, None, bool]:
-        """Apply the assets of one account, or compare; return whether a later attempt may do better."""
+        """Apply the assets of one account, or compare; return whether a later attempt may succeed."""
         account = self._node.accounts.get(assets.account)
         if account is None or self._node.jetstream is None:
             return False
@@ -152,7 +152,7 @@ class Applier:
         return any(each.is_temporary for each in outcomes)
 
     def _compare(self, planned: Plan) -> bool:
-        """Log whether the streams differ from the file; return whether some streams could not be asked."""
+        """Log whether the streams differ from the file; return whether some requests had no answer."""
         differing = [each for each in planned.actions if each.verb is not Verb.SAME]
         if any(each.reason == NO_ANSWER for each in differing):
             return True
@@ -173,7 +173,7 @@ class Applier:
         self._say(total, said, self._log.info)
 
     def _say(self, line: str, said: list[str], log: Callable[[str], None]) -> None:
-        """Log a line, unless the attempt before had the same."""
+        """Log a line, unless the previous attempt logged the same one."""
         said.append(line)
         if line not in self._said:
             log(line)

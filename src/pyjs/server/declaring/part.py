@@ -55,7 +55,7 @@ class DeclaredStreams:
         return nothing_declared() if self._applier is None else self._applier.drift.report()
 
     def stop(self) -> None:
-        """Begin nothing more."""
+        """Start no more applications."""
         if self._applier is not None:
             self._applier.stop()
 

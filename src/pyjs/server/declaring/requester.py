@@ -26,7 +26,7 @@ Result = TypeVar("Result")
 
 
 class Requester:
-    """Sends the requests of one exchange after the other, for one account."""
+    """Runs exchanges for one account, one exchange at a time."""
 
     def __init__(self, node: Node, account: Account) -> None:
         self._node = node

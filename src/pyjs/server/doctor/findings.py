@@ -43,5 +43,5 @@ def warn(subject: str, text: str, fix: str) -> Finding:
 
 
 def fail(subject: str, text: str, fix: str) -> Finding:
-    """Return a finding about a problem because of which the server would not run."""
+    """Return a finding about a problem that prevents the server from running as configured."""
     return Finding(Level.FAIL, subject, text, fix)

@@ -34,7 +34,7 @@ def check_outputs(options: Options) -> Iterator[Finding]:
 
 
 def _problem(path: str) -> str:
-    """Return why a file cannot be written, or ""."""
+    """Return the reason why a file cannot be written, or ""."""
     directory = os.path.dirname(path) or "."
     if not os.path.isdir(directory):
         return f"{directory} is a file" if os.path.exists(directory) else f"there is no directory {directory}"

@@ -50,12 +50,12 @@ class Pages:
 
     @property
     def port(self) -> int:
-        """Return the port number."""
+        """The port number."""
         return self.listener.port
 
     @property
     def urls(self) -> list[str]:
-        """Return the URLs of the pages, with addresses of this machine."""
+        """The URLs of the pages, with addresses of this machine."""
         return urls(self._scheme, self._host, self.port)
 
     async def start(self) -> None:

@@ -81,9 +81,9 @@ def keep_buffers() -> bool:
 
 
 def objects_from_glibc() -> bool:
-    """Allocate new objects from glibc; return whether that was possible. Does nothing with PYTHONMALLOC or -X dev.
+    """Make Python allocate new objects with glibc's malloc; return whether that was possible.
 
-    Only the command may call this.
+    Does nothing with PYTHONMALLOC or -X dev. Only the command may call this.
     """
     return not os.environ.get("PYTHONMALLOC") and pyjs_objects_from_raw() != 0
 

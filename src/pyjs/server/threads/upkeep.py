@@ -24,7 +24,7 @@ class Upkeep:
 
     @property
     def is_busy(self) -> bool:
-        """Return whether a job is running, or has a result that is not handled yet."""
+        """Whether a job is running, or has a result that is not handled yet."""
         return self._thread.pending > 0
 
     def close(self) -> None:

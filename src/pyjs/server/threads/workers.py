@@ -32,7 +32,7 @@ class Workers:
 
     @property
     def pending(self) -> int:
-        """Return the number of jobs that were queued and whose results have not returned."""
+        """The number of jobs that were queued and whose results have not returned."""
         return self._waiting.count + sum(thread.pending for thread in self._threads.values())
 
     def after_turn(self) -> None:

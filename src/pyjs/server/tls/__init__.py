@@ -1,1 +1,1 @@
-"""TLS of client connections: contexts, handshakes, the encrypted transport."""
+"""TLS of all ports: contexts, handshakes, the encrypted transport."""

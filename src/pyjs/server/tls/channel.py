@@ -39,7 +39,7 @@ class TlsAbused(Exception):
 
 
 class TlsChannel:
-    """The server side of one TLS stream."""
+    """The server side of one TLS stream; the other side is called the client, even on a route."""
 
     def __init__(self, context: ssl.SSLContext) -> None:
         self.handshake_done = False

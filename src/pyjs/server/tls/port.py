@@ -1,4 +1,4 @@
-"""TLS of the client port: its settings, the thread for handshakes, and their rate limit.
+"""TLS of one port: its settings, the thread for handshakes, and their rate limit.
 
 A reload sets new settings for new connections; existing connections are not affected.
 """
@@ -25,7 +25,7 @@ class Cancellable(Protocol):
 
 
 class TlsPort:
-    """The TLS of the client port."""
+    """The TLS of one port: for clients, WebSocket clients or routes; monitoring uses that of the client port."""
 
     def __init__(
         self,

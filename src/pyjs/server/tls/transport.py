@@ -1,4 +1,4 @@
-"""The transport of a client on a TLS port, between the loop's transport and the connection.
+"""The transport of a connection to a TLS port, between the loop's transport and the connection.
 
 It is used instead of asyncio's own TLS, because a NATS client gets INFO before the handshake, and the client's first
 bytes may decide whether TLS is used. Both take the same time per byte (uvloop wraps the same OpenSSL object).
@@ -43,7 +43,7 @@ class Phase(enum.Enum):
 
 
 class EncryptedConnection(Protocol):
-    """A protocol that uses a TlsTransport: a NATS client's Connection, or a connection to the monitoring port."""
+    """A protocol that uses a TlsTransport: a Connection, a WebSocketTransport or an HttpsConnection."""
 
     ready: bool  # set after the handshake
     transport: asyncio.Transport

@@ -45,7 +45,7 @@ class Inflater:
         """Return the next piece, which may be empty. After the last piece, `busy` is false.
 
         Raises:
-            InflateFailed: the message is damaged, or too large after `size_max` bytes were returned.
+            InflateFailed: the message is damaged, or inflates to more than `size_max` bytes.
         """
         stream = self._stream
         assert stream is not None

@@ -1,6 +1,7 @@
 """Output of one WebSocket connection as frames: one message for each write of the session.
 
-Browsers get frames of at most 4 KiB, as nats-server sends them. Each message is compressed without the window
+Browsers get frames of at most 4 KiB, as from nats-server, so an uncompressed write of more bytes becomes several
+messages; a compressed one stays one message. Each message is compressed without the window
 of the previous one (`server_no_context_takeover`), so that an idle connection needs no compressor. ISA-L
 compresses, or zlib if ISA-L is missing; both write the same format. zlib always inflates the input from clients
 (inflate.py).

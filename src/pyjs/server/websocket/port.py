@@ -65,22 +65,22 @@ class WebSocketPort:
 
     @property
     def scheme(self) -> str:
-        """Return the scheme of the port's URLs."""
+        """The scheme of the port's URLs."""
         return "ws" if self._tls.settings is None else "wss"
 
     @property
     def urls(self) -> list[str]:
-        """Return the URLs of the port, with addresses of this machine."""
+        """The URLs of the port, with addresses of this machine."""
         return urls(self.scheme, self.options.host, self.port)
 
     @property
     def max_payload(self) -> int:
-        """Return the maximum size of a message in bytes."""
+        """The maximum size of a message in bytes."""
         return self.driver.node.settings.max_payload
 
     @property
     def is_full(self) -> bool:
-        """Return whether the memory for incomplete requests is used up."""
+        """Whether the memory for incomplete requests is used up."""
         return self.held_size > HELD_SIZE_MAX
 
     async def start(self) -> None:
@@ -93,7 +93,7 @@ class WebSocketPort:
             self.log.warn("Websocket not configured with TLS. DO NOT USE IN PRODUCTION!")
 
     def read_reloaded(self, options: Options) -> TlsSettings | None:
-        """Return the TLS settings of reloaded options, for `reloaded`.
+        """Return the TLS settings of reloaded options, for `reloaded`, or None if they have no TLS.
 
         Raises:
             TlsFailed: a certificate is unusable.

@@ -353,11 +353,11 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
 
     # -- the transport of the Connection -----------------------------------------------------------------------
     def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
-        """Send `data` as one message."""
+        """Send `data`, as one message unless `frame_max` splits it."""
         self.writelines([bytes(data)])
 
     def writelines(self, pieces: Any) -> None:
-        """Send `pieces` as one message."""
+        """Send `pieces`, as one message unless `frame_max` splits it."""
         if self._phase in (Phase.OPEN, Phase.ENDING) and any(pieces):
             self.transport.writelines(self._port.packer.frames_of(pieces, self._terms))
 

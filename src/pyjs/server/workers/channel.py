@@ -14,7 +14,7 @@ import orjson
 
 Message: TypeAlias = dict[str, Any]
 
-HEAD = struct.Struct("<II")  # size of the JSON in bytes, and number of the bytes
+HEAD = struct.Struct("<II")  # sizes of the JSON and of the bytes after it
 
 
 class Channel(asyncio.Protocol):

@@ -86,7 +86,7 @@ class Overseer:
             self._server.request_stop()
 
     def _stop_with_all(self) -> None:
-        """Stop together with all workers: each waits until those with streams have closed them."""
+        """Stop together with all workers: each waits until the workers with streams have closed the streams."""
         if hasattr(self, "_server"):
             self._server.stops_with_all = True
         self.stop()

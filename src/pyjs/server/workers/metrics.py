@@ -40,7 +40,7 @@ def server_page(name: str, prefix: str, pages: Mapping[str, Mapping[str, Any]], 
 
 
 def combined(page: Page, prefix: str, texts: Sequence[tuple[int, bytes]]) -> Steps:
-    """Return, in steps, the text of `page` and of the workers' pages, given with their numbers, in pieces."""
+    """Return, in steps, the text of `page` and of the workers' pages; `texts` has each worker's number and page."""
     left_out = tuple(f"{prefix or 'gnatsd'}_{name}".encode() for name in OF_PAGES)
     merger = _Merger(left_out, frozenset(map(str.encode, summed(prefix))))
     for number, text in texts:

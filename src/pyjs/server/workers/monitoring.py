@@ -23,7 +23,7 @@ class WorkersMonitoring:
         """Listen on the port of the options.
 
         Raises:
-            StartFailed: the port cannot be listened to.
+            StartFailed: the server cannot listen on the port.
         """
         router = WorkersRouter(supervisor, SystemProcess(supervisor.started_ns))
         loop = asyncio.get_running_loop()

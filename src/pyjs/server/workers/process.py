@@ -79,8 +79,7 @@ class WorkerProcess:
     def __str__(self) -> str:
         return f"worker {self.worker.number}"
 
-    # -- life cycle
-    # ----------------------------------------------------------------------------------------------------
+    # -- life cycle ----------------------------------------------------------------------------------------------
     async def run(self, may_start_again: Callable[[], bool]) -> None:
         """Run processes until `stop`. A process that exits while `may_start_again` returns False is not replaced."""
         backoff_s = BACKOFF_S

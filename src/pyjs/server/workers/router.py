@@ -208,7 +208,7 @@ class WorkersRouter:
         if not pages:
             return text_response(503, NOT_ALL)
         found = [orjson.loads(page.body) for page in pages if page.status == 200]
-        if not found:  # of all refusals, that of the worker that knows most of what is asked for
+        if not found:  # of all refusals, show that of the worker that has the stream
             return _passed_on(max(pages, key=lambda page: b"has no consumer" in page.body))
         if wanted.stream:
             return _json(self._named(found[0]))

@@ -112,7 +112,7 @@ def _usage(parts: Sequence[Json], names: Sequence[str]) -> Json:
 
 
 def added(maps: Sequence[Mapping[str, int]]) -> dict[str, int]:
-    """Return the sum of the numbers with each name."""
+    """Return, for each name, the sum of its numbers."""
     sums: dict[str, int] = {}
     for each in maps:
         for name, value in each.items():
@@ -183,7 +183,7 @@ def accstatz(pages: Sequence[Json]) -> Json:
 
 
 def whyz(pages: Sequence[Json], offset: int, limit: int) -> Json:
-    """Return one page of the streams with a problem of all workers, and the clients that were disconnected last."""
+    """Return one page of all workers' streams with a problem, and the clients that were disconnected last."""
     streams = [each for page in pages for each in page["streams"]]
     streams.sort(key=lambda each: (each["account"], each["stream"]))
     clients = [each for page in pages for each in page["clients"]]

@@ -85,7 +85,7 @@ class Supervisor:
 
     @property
     def server_name(self) -> str:
-        """Return the name of the server, with which the names of its workers begin."""
+        """The name of the server, with which the names of its workers begin."""
         return self.options.server_name or self.server_id
 
     async def serve(self) -> int:
@@ -322,7 +322,7 @@ class Supervisor:
 
 
 def private_directory() -> str:
-    """Create and return a directory for sockets that only this user can enter."""
+    """Create a directory for sockets, which only this user can enter; return its path."""
     path = tempfile.mkdtemp(prefix="pyjs-workers-")
     if len(os.fsencode(path)) > PATH_MAX:
         os.rmdir(path)

@@ -67,7 +67,7 @@ class KeyRing:
         return self._wrapped(self._algorithm, self._randbytes(KEY_SIZE))
 
     def open_key(self, algorithm: int, wrapped: bytes) -> tuple[StreamKey, bool]:
-        """Return a data key, and whether the previous key unwrapped it; the current key wraps its `wrapped`.
+        """Return the data key in `wrapped`, and whether the previous key unwrapped it: then it is wrapped again.
 
         Raises:
             WrongKey: neither of the configured keys unwraps it.

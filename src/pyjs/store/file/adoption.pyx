@@ -1,7 +1,7 @@
 """Adoption: a catalogue adds the messages of recovered segments, with their subjects and counts.
 
-Entries in the map of an index file are not copied. Knows nothing of files and damage. Compiled: a starting server
-adopts millions of entries (benchmarks/store_start.py).
+Entries stay in the mapped index file, and are copied only if they will change or if there are too many maps. Opens no
+files and judges no damage. Compiled: a starting server adopts millions of entries (benchmarks/store_start.py).
 """
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc

@@ -134,7 +134,7 @@ cdef class BulkReader:
         free(self.runs)
 
     def read(self, size_t size_max, size_t chunk_size) -> list:
-        """Return the next chunks: at least one; all but a single large message fit in `size_max` bytes.
+        """Return the next chunks, at least one: up to `size_max` bytes together, or more for one large message.
 
         If `size_max` is 0, return one chunk without messages.
 

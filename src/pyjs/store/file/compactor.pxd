@@ -22,7 +22,7 @@ cdef class Compactor:
     cdef dict repairs       # number of a damaged segment -> records from other replicas that replace the damaged ones
     cdef set failed         # numbers of segments whose last repair could not be written
     cdef dict damaged                       # Examiner.damaged
-    cdef list to_recast                      # numbers of sealed segments to compress, encrypt or decrypt
+    cdef list to_recast                      # numbers of sealed segments to compress or encrypt
     cdef object recasting                   # the running recast.Recast job
     cdef SegmentRewrite rewriting           # the running compaction job
     cdef SegmentRewrite rewritten           # a finished compaction that waits until the removals are durable

@@ -1,7 +1,7 @@
 """Compaction: rewrites segments without their dead messages, or with the stream's compression and encryption.
 
-`note_sparse` queues a sealed segment of which over half is dead; `note_encoding` queues one whose compression or
-encryption differs from the stream's configuration; `repair` queues one with damaged records that another replica
+`note_sparse` queues a sealed segment of which over half is dead; `note_encoding` queues one that lacks the
+compression or encryption of its stream; `repair` queues one with damaged records that another replica
 has intact. `begin` returns a job for any thread, `finish` handles its result. A compacted file leaves out removed
 messages, so it replaces the old file only after their removals are durable. A recast file has the same image, so it
 replaces the old one at once. If the segment has changed since the job began, the new file is discarded.
@@ -54,7 +54,7 @@ cdef class Compactor:
                 self.sparse.append(s.number)
 
     cdef void note_encoding(self, Segment* s) noexcept nogil:
-        """Queue a sealed segment whose compression or encryption differs from the stream's."""
+        """Queue a sealed segment that lacks the compression or encryption of its stream."""
         with gil:
             wanted = self.codec | (self.files.key.algorithm if self.files.key is not None else 0)
             if s.sealed and s.encoding != wanted and wanted & ~s.encoding and s.number not in self.to_recast:
@@ -223,7 +223,7 @@ cdef class Compactor:
         return False
 
     def set_codec(self, uint32_t codec) -> None:
-        """Set the compression for all sealed segments, existing ones included; 0 means none."""
+        """Set the compression for all sealed segments; with 0, those that are compressed already stay so."""
         cdef size_t at
         if codec == self.codec:
             return

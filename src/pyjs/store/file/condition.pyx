@@ -14,7 +14,7 @@ cdef class StoreCondition:
         self.state = STORE_RECOVERING
 
     cdef void worsen(self, StoreState state, object error) except *:
-        """Change to `state` if it is worse than the present one; from then on, publishers get `error`."""
+        """Replace the error that publishers get, and change to `state` if it is worse than the current state."""
         assert state > STORE_OPEN
         self.error = error
         self.state = max(self.state, state)

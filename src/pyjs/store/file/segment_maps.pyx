@@ -1,7 +1,7 @@
 """Maps and views of the segments of a directory; this object owns the memory that segments point into.
 
 A Segment borrows the bytes of its map or view, which stay valid until `forget`. When there are too many maps,
-all of them are unmapped at once. The cache of views frees a view when it needs memory.
+all maps and views are freed at once. The cache of views frees a view when it needs memory.
 
 Knows nothing of records. Compiled: a Segment holds plain pointers (benchmarks/, pull consumers).
 """
@@ -47,13 +47,13 @@ cdef class SegmentMaps:
         s.data, s.filled, s.map_size = NULL, NULL, 0
 
     def drop_map(self, uint32_t number) -> None:
-        """Unmap one segment, because unreadable pages in the map were replaced by zeros."""
+        """Free the map or view of one segment, for example since zeros have replaced unreadable pages in it."""
         cdef size_t at = index_place(&self.catalogue.index, number)
         if at < self.catalogue.index.n:
             self.forget(self.catalogue.index.segments[at])
 
     def drop_maps(self) -> None:
-        """Unmap all segments; the next read of a segment maps it again."""
+        """Free the maps and views of all segments; the next read of a segment creates its own again."""
         cdef size_t i
         for i in range(self.catalogue.index.n):
             self.forget(self.catalogue.index.segments[i])

@@ -43,7 +43,7 @@ cdef inline bint checks_out(const char* p, Entry* e, uint64_t room) noexcept nog
 
 
 cdef inline int find_record(SegmentReader self, Segment* s, Entry* e, uint64_t end, Trust trust) noexcept nogil:
-    """Map `s` up to `end`, the end of the record of `e`. Return 0, 1: damaged, below 0: there is no map."""
+    """Map `s` up to `end`, the end of the record of `e`, and check it. Return 0, 1: damaged, below 0: not mapped."""
     cdef int failed = 0 if end <= s.map_size else self.map_segment(s, end)
     cdef RecordHeader h
     if failed == 0 and s.filled != NULL:

@@ -39,7 +39,7 @@ cdef class StoreStart:
     cdef Examiner examiner
     cdef Eraser eraser
     cdef Recovery recovery
-    cdef list erased                # messages whose bytes were overwritten
+    cdef list erased                # messages that their records mark as erased
     cdef set unfinished  # messages that may be overwritten, although the record of their removal was cut off
     cdef set removed                # sequences in DELETES records; empty: not needed
 
@@ -115,7 +115,7 @@ cdef class StoreStart:
         return seqs
 
     def _finish_erasure(self):
-        """Overwrite the message that was erased last: a crash may have come after its removal was recorded.
+        """Overwrite the message that was erased last: the server may have crashed after recording its removal.
 
         A replica overwrites all erased messages whose ids could still count: a power failure may undo the zeros but
         keep the record of the removal, and the ids would count again.
@@ -201,7 +201,7 @@ cdef class StoreStart:
                 self.writer.note_removal(seq, removal & ERASED_BIT != 0)
 
     def _retire_empty(self):
-        """Retire segments that never had a message: a purge had begun them when a kill interrupted it."""
+        """Retire segments without messages, for example one that a purge had begun when a kill interrupted it."""
         cdef size_t at = self.catalogue.index.n
         while at > 1:
             at -= 1
@@ -230,8 +230,8 @@ cdef class StoreStart:
     def _hear_witnesses(self):
         """Report missing segments whose existence other files prove, unless all their messages were removed.
 
-        After a power loss, the index file of a removed segment may exist again. A replica reports a segment also if
-        ids of removed messages were in it that still count.
+        After a power loss, the index file of a removed segment may exist again. A replica also reports a segment that
+        had ids of removed messages, if these ids still count.
         """
         floor = self.recovery.floor
         for path, last_seq, missed, size, ids_ns, what in self.recovery.witnesses:

@@ -50,13 +50,13 @@ from pyjs.store.segment.index_file import index_segments, small_index
 cdef enum:
     CODEC_MASK = 0xff00    # bits of `encoding` for the compression
     LOST_MAX = 1048576     # maximum number of sequences that may have been lost between two segments
-    # an open segment without live messages is left when more than 1 / EMPTY_TAIL_PART of it is used
+    # an open segment without live messages is left when at least 1 / EMPTY_TAIL_PART of it is used
     EMPTY_TAIL_PART = 2
 cdef int64_t NEVER = INT64.high
 
 
 def healed_index(files) -> int:
-    """Return the entry at which a copy of lost messages ended; 0: there was no copy, NEVER: it has not ended."""
+    """Return the index of the entry at which a copy of lost messages ended; 0: no copy, NEVER: it has not ended."""
     try:
         return int(files.disk.read_file(f"{files.directory}/{HEALING}") or NEVER)
     except FileNotFoundError:
@@ -338,7 +338,7 @@ cdef class FileStore(StreamStore):
     def damaged_numbers(self, uint64_t first_seq) -> list:
         """Return the numbers of the segments in which damage was found and messages were dropped.
 
-        Include segments that record removals of messages from `first_seq` (0: none) on: these were lost instead.
+        With `first_seq` > 0, include segments that record removals of messages from there on: these were lost.
         """
         cdef Segment* s
         cdef size_t at
@@ -363,9 +363,9 @@ cdef class FileStore(StreamStore):
     def end_healing(self) -> None:
         """Record durably that all lost messages are restored as of the current entry. Raises OSError.
 
-        A start that finds an earlier entry, because later damage cut off this record, repairs again: otherwise the
-        log would add the copied messages a second time. Index files without a segment are removed, since they would
-        report losses that are repaired.
+        If damage makes a later start continue after an earlier entry, that start repairs again: otherwise the log
+        would add the copied messages a second time. Index files without a segment are removed: the losses that they
+        would report are repaired.
         """
         disk, directory = self.files.disk, self.files.directory
         if not disk.exists(f"{directory}/{HEALING}"):

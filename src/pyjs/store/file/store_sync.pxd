@@ -21,7 +21,7 @@ cdef class RetiredFiles:
     cdef StoreSync syncs
     cdef list paths    # (written_mark, path): remove the file when this commit is durable; 0: not committed yet
     cdef bint undated                   # some files were retired after the last commit
-    cdef object removing                # the running removal.SegmentRemoval; None: none
+    cdef object removing                # the running removal.SegmentRemoval; None: no job is running
     cdef Segment** segments             # removed segments whose entries a running sync may read
     cdef size_t n, room
 

@@ -39,7 +39,7 @@ MARK = b"\xff"
 END_STEP = 65536  # bytes read at once to search for the mark
 STEP = 1 << 18  # bytes encrypted at once; between two steps, other threads can run
 SECTOR_SIZE = 512
-ZEROS_KEPT = 16  # without a mark, up to this many zeros after the last nonzero byte may belong to the image
+ZEROS_KEPT = 16  # without a mark, fewer zeros than this before the end of a sector belong to the image
 
 
 class EncryptedImage(PlainImage):

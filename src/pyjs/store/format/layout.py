@@ -29,9 +29,9 @@ NO_DIRECTORY_LOCK = (
 )  # NFS and others
 WORKERS = ".workers"  # the stores of workers other than the first
 DELETING = ".deleting-"
-# in the directory of messages: this replica does not have all messages of the others yet
+# in the directory of messages: this replica lacked messages; has the entry as of which it has them again, or is empty
 HEALING = ".healing"
-# beside it: where the messages begin that this replica has copied, but no mark covers
+# beside it: has the number of the first segment with messages that this replica has copied, but no mark covers
 COPIED = ".copied"
 DAMAGED = ".damaged-"
 

@@ -167,7 +167,7 @@ def decode(data: bytes, kind: int, path: str, opener: Opener | None = None) -> t
         raise CorruptRecord(path, 16, f"{len(data)} bytes where {size} were written")
     end, view = size - CHECKSUM.size, memoryview(data)  # a view, so that a large body is not copied
     if CHECKSUM.unpack_from(data, end)[0] != xxhash.xxh64_intdigest(view[:end]):
-        raise CorruptRecord(path, end, "its checksum does not fit")
+        raise CorruptRecord(path, end, "its checksum does not match")
     _, version, found, flags, *needs, _, _, generation = HEADER.unpack_from(data)
     if version != VERSION or flags & ~SEALED:
         raise UnknownFormat(path, version, VERSION, ".".join(map(str, needs)))

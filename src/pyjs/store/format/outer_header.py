@@ -165,7 +165,7 @@ def outer_header_at(disk: Disk, fd: int, path: str) -> tuple[OuterHeader | None,
     """Return the outer header of an open file, or None if it has none, and the damage of the header or "".
 
     Raises:
-        UnknownFormat: a flag is unknown.
+        UnknownFormat: the version or a flag is unknown.
         OSError: the file cannot be read.
     """
     head = readable(disk, fd, HEADER.size, 0) or b""

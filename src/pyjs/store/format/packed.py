@@ -85,7 +85,7 @@ class PackedImage(PlainImage):
         return memoryview(b"".join(self._chunk(number) for number in range(len(self._places))))
 
     def spare_problem(self) -> str:
-        """Return the damage of one copy of the table, or "" if both copies are intact."""
+        """Return the damage of one copy of the table, or of the metadata in clear; "" if all are intact."""
         body_size = self._disk.size_of(self.fd) - (self.outer.shift if self.outer is not None else 0)
         first, second = self._table_at(body_size, 0), self._table_at(body_size, None)
         end = sum(self._places[-1][:2]) + table_size(self.size) + CHECKSUM.size

@@ -2,8 +2,8 @@
 
     <account>/tails     envelope of kind 6 *, each: {"streams": {file name of the stream: [number, index file]}}
 
-With a separate file for each of thousands of streams, stopping would take mainly the time to write files, and
-starting the time to open them. An entry is identical to the index file of segment `number` of its stream, and
+With a separate file for each of thousands of streams, a server would spend most of its stop on writing files, and
+most of its start on opening them. An entry is identical to the index file of segment `number` of its stream, and
 encrypted if the stream is. A damaged part is skipped: the next part is found by its magic bytes, and the segments of
 the damaged part are read instead.
 

@@ -2,8 +2,8 @@
 
     <store>/.workers/N/    the store of worker N, from 2
 
-A server that starts without a worker that has streams refuses to start, or the first worker takes them over: a stream
-is a directory, so a rename moves it. The next start continues an interrupted move.
+If a worker with streams is not started any more, the server refuses to start, or the first worker takes the streams
+over: a stream is a directory, so a rename moves it. The next start continues an interrupted move.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ cdef class Catalogue:
     cdef readonly uint64_t first_seq    # last_seq + 1 if all messages were removed; 0 before the first message
     cdef readonly uint64_t last_seq
     cdef readonly uint64_t msgs
-    cdef readonly uint64_t bytes        # as nats-server counts bytes, see reference storage-notes section 2
+    cdef readonly uint64_t bytes        # as nats-server counts bytes: subject, headers, payload and the overheads
     cdef readonly int64_t first_ts, last_ts     # ns; 0: there is no such message
     cdef readonly uint32_t overhead             # bytes counted per message in `bytes`
     cdef readonly uint32_t header_overhead      # bytes counted in addition per message with headers
@@ -20,7 +20,7 @@ cdef class Catalogue:
     cdef SeqIndex index
     cdef readonly SubjectSet subjects
     cdef readonly DropLog drops
-    cdef list remains                   # memory of dropped messages that must be freed, see take_remains; None: none
+    cdef list remains                   # memory of dropped messages that must be freed, see take_remains; or None
 
     cdef Entry* add_entry(self, Segment* s, const char* subject, uint32_t subject_len,
                           uint32_t header_len, uint32_t size, int64_t ts) noexcept nogil

@@ -115,7 +115,7 @@ cdef class Catalogue:
         return 0
 
     cdef void unlink(self, Segment* s, uint32_t i) noexcept nogil:
-        """Subtract a live entry from all counts, which are those of messages, bytes and its subject."""
+        """Mark a live entry as dead, and subtract it from the counts of messages, of bytes and of its subject."""
         cdef Entry* e = &s.entries[i]
         cdef uint64_t seq = s.base + i, size = self.stored_size(e)
         cdef Subject* sub = subject_by_id(&self.subjects.table, subject_of(s, i))
@@ -477,7 +477,7 @@ cdef class Catalogue:
         return 0
 
     cdef int count_chains(self, uint64_t from_seq, StoreFilter f, uint64_t* count) noexcept nogil:
-        """Count the matches >= `from_seq` by subject; return -1 if examining messages is faster."""
+        """Count the matches >= `from_seq` by subject; -1: examine the messages instead."""
         cdef Matches found
         cdef uint64_t hops = min(<uint64_t> AHEAD_MAX, (self.last_seq - from_seq) >> 3)
         cdef size_t i = 0, n = 0

@@ -216,6 +216,6 @@ cdef class Count:
 
     @property
     def is_exact(self) -> bool:
-        """Whether no message was removed during the count; otherwise `msgs` may include removed messages."""
+        """Whether `msgs` is exact: no message was removed during the count, and no chain of a subject is broken."""
         cdef Catalogue store = self.walk.store
         return not self.lost and store.msgs - self.all_msgs == store.last_seq - self.up_to

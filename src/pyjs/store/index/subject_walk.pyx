@@ -1,8 +1,8 @@
 """The subjects that match a filter, found and returned in steps while the store changes.
 
-Each pattern is searched in the trie of subjects, with a bounded number of lookups. A pattern that needs more
-lookups is broad: `look` compares every subject with it, some in each call. The walk stores ids and generations, not
-subjects; a subject that has lost its last message since then is left out. Knows nothing of its callers.
+Each pattern is looked up in the trie of subjects, with a bounded number of lookups. A pattern that needs more is
+broad: `look` compares every subject with it, some in each call. The walk stores each subject's id and generation (new
+when an id is reused), so a subject that loses its last message meanwhile is left out. Knows nothing of its callers.
 
 Compiled: a stream may have millions of subjects (benchmarks/: scaling, subjects).
 """

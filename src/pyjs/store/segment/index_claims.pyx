@@ -72,10 +72,7 @@ cdef class Between:
         self.next_seq = c.base_seq
 
     cdef bint take(self, uint64_t at, uint64_t end) except *:
-        """Read the records from `at` to `end`.
-
-        Return whether there are any and all of them agree with the index file.
-        """
+        """Read the records from `at` to `end`; return whether all of them agree with the index file."""
         cdef RecordHeader h
         cdef const char* p
         while at < end:

@@ -4,9 +4,9 @@
 
 Numbers are little-endian; every part begins at a multiple of 8, so that numpy and Arrow can map it. An index file is
 a cache: all of it is also in the segment. If the index file is missing, damaged or does not match the segment, the
-segment is read instead. It matches if stream and base sequence equal those in the segment's header, and size and
-checksum of the last record equal those of the segment (by the chain, this checksum covers all records). The FOOTER of
-a sealed segment must agree too.
+segment is read instead. It matches if stream and base sequence equal those in the segment's header, and it has the
+right size of the segment and checksum of its last record (by the chain, this checksum covers all records). The FOOTER
+of a sealed segment must agree too.
 
 In an encrypted stream, the whole index follows an outer header, encrypted; it is read into memory:
 
@@ -125,7 +125,7 @@ cpdef SegmentContents decode_index(data):
         raise IndexUnusable(f"{size} bytes that are no index file")
     memcpy(&checksum, p + size - CHECKSUM_SIZE, CHECKSUM_SIZE)
     if checksum != xxh64(p, size - CHECKSUM_SIZE, 0):
-        raise IndexUnusable("its checksum does not fit")
+        raise IndexUnusable("its checksum does not match")
     memcpy(&h, p, INDEX_HEADER_SIZE)
     if h.version != INDEX_VERSION or h.flags \
             or h.entry_size != sizeof(Entry) or h.subject_size != sizeof(SubjectRow):
@@ -223,7 +223,7 @@ def encrypted(data, key) -> bytes:
 
 
 def decrypted(data, key):
-    """Return the plain index in a file, decrypted if necessary.
+    """Return the plain index of a file, decrypting it if necessary.
 
     Raises:
         IndexUnusable: another key encrypted the file.

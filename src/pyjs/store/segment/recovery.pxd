@@ -29,7 +29,7 @@ cdef class Recovery:
     cdef list damaged_paths             # paths of segments that this or an earlier start has set aside
     cdef list ends                      # (path, end, next sequence) of segments that end without a footer
     cdef object sync_error  # error of a file that could not be synced; after it, later syncs prove nothing
-    cdef object distrusted  # why the index file of the segment being read contradicts it, or None
+    cdef object distrusted  # the IndexUnusable error of a bad index file of the segment being read, or None
     cdef bint state_due  # no file records the last used sequence: the next commit must write a STATE record
     cdef bint end_damaged               # the last record of the last segment is damaged
     cdef bint marked                    # the last file read is known to be complete

@@ -2,8 +2,8 @@
 
 The contents of a segment come from its index file if that matches, otherwise from a scan of its records. So
 after a clean stop no records are read, and after a kill only those of the open segment. Both ways give the
-same contents (store/segment/scan). A segment whose index file is missing or unusable is scanned and gets a
-new index file. A damaged segment gets none, so that every start finds and reports the damage.
+same contents (store/segment/scan). A complete segment whose index file is missing or unusable gets a new
+one after its scan. A damaged segment gets none, so that every start finds and reports the damage.
 
 Index files also reveal losses: the messages of a missing segment, or of a segment end that was cut off.
 

@@ -152,7 +152,7 @@ cdef class SegmentRewrite:
         return self.restored is not None
 
     cdef object read(self):
-        """Return the plain image of the old file, or, for the repair of a missing file, b""."""
+        """Return the plain image of the old file; for the repair of a missing or unreadable file, one zero byte."""
         if self.restored is None:
             return whole_image(self.disk, self.path, self.key)
         try:
@@ -269,7 +269,7 @@ cdef class SegmentRewrite:
         return self.put_plain(KIND_META, 0, self.first - 1, meta, size) if size else 0
 
     cdef int put_removals(self, int flags) noexcept nogil:
-        """Record the removals of messages in other segments, with or without erasure."""
+        """Record those of the removals in `removed` that are with, or without, erasure."""
         cdef uint64_t* seqs = <uint64_t*> malloc(<size_t> self.n_removed * 8 + 8)
         cdef uint32_t i
         cdef size_t n = 0, at = 0, some
@@ -301,7 +301,7 @@ cdef class SegmentRewrite:
         return 0
 
     cdef int put_copy(self, const char* record, size_t length) noexcept nogil:
-        """Add a record of the old file; only its checksum changes."""
+        """Add a copy of a record with a new checksum."""
         if self.make_room(length) != 0:
             return -1
         memcpy(self.out + self.size, record, length - CHECKSUM_SIZE)

@@ -11,8 +11,8 @@ If the last batch has no last message, its write was torn too, and the whole bat
 to a batch with a hole: sectors of zeros where a power failure prevented the write of a page, while other pages
 were written.
 
-A DELETES record may be the only evidence of its removals. If one byte of such a short record is damaged, it is
-corrected.
+A DELETES or STATE record may be the only evidence of removals. If one byte of a short record of these kinds is
+damaged, it is corrected.
 
 Knows the format (store/format/record), but no files and no store. Works on bytes, in any thread, without the
 GIL.

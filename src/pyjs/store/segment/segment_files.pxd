@@ -12,7 +12,7 @@ cdef class SegmentFiles:
     cdef bytes meta                         # the stream's metadata for META records; b"": unknown
     cdef list unsynced                      # paths of segments written since the last sync
     cdef list found                         # paths of segments whose writes a killed process may not have synced
-    cdef list replaced             # open_files.ReplacedFiles that upkeep will close
+    cdef list replaced             # of open_files.ReplacedFile, which upkeep will close
     cdef bint names_unsynced                # names in the directory have changed since the last sync
     cdef public int64_t ids_from  # ns; ids of messages since then are still needed; INT64.high: no ids are needed
     cdef readonly set suspects  # numbers of segments in which the recovery saw damage without examining it

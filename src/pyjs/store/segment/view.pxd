@@ -32,7 +32,7 @@ cdef class View:
     cdef Filled filled
     cdef object image               # store/format/outer_header.PlainImage
     cdef bint passing               # created by a bulk read, which frees it after reading the segment
-    cdef dict torn                  # chunk -> (number of bytes that were read, unreadable places in it)
+    cdef dict torn                  # chunk -> (offset in the image at which to read on, unreadable places in it)
 
     cdef int fill(self, object fd, uint64_t begin, uint64_t end, uint64_t limit) except -1
     cdef int put(self, const char* data, uint64_t at, size_t n) except -1

@@ -4,9 +4,9 @@
 
 The generation of an envelope is the number of its entry; numbers are consecutive. The first entry of a file
 is its head, which has the number of entries that were written together with it. An entry that is damaged in one
-copy is read from the other copy; the mark helps to find the entry after it. If both copies have invalid bytes at the
-end, a kill interrupted an append before the client got an answer. A number that is missing in both
-copies is damage, since that entry may have created a consumer.
+copy is read from the other copy; the mark helps to find the entry after it. If both copies have an incomplete entry
+at the end, a kill interrupted an append before the client got an answer. A number that is missing in both copies, or
+a damaged last entry in both, is damage, since that entry may have created a consumer.
 
 A list is rewritten as a whole, one copy after the other; each new copy is durable before it replaces the old
 one. If the copies have different heads, the copy with the higher head number is valid.

@@ -106,7 +106,7 @@ class ConsumerStateFile:
 
     @property
     def snapshot_size(self) -> int:
-        """Return the size of the snapshot, or 0 if it is the first one."""
+        """Return the size of the snapshot's envelope, or 0 while no generation is written."""
         return self._start
 
     def begun(self) -> None:

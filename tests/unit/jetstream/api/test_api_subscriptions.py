@@ -1,4 +1,4 @@
-"""A thread loads the API, and requests that arrive before wait."""
+"""A thread loads the API; requests that arrive earlier wait for it."""
 
 from __future__ import annotations
 

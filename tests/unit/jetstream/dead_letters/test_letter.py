@@ -1,4 +1,4 @@
-"""Letters as bytes: headers there and back."""
+"""Letters as bytes: their headers, encoded and decoded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dead letters over restarts, kills and power cuts: none is lost, and none is stored twice."""
+"""Dead letters across restarts, kills and power cuts: none is lost, and none is stored twice."""
 
 from __future__ import annotations
 

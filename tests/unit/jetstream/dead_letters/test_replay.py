@@ -1,4 +1,4 @@
-"""Replays of dead letters: which, where to, how often, and what stays."""
+"""Replays of dead letters: the selected letters, their target, repeated replays, and the letters that remain."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dead letters: what is given up goes to a stream, before it counts as done."""
+"""Dead letters: a message that is given up is stored in another stream before it counts as acknowledged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A leader that closes a group by a fault while the group sleeps: the metadata or a stream."""
+"""A leader closes a sleeping group after a fault: the metadata group, or the group of a stream."""
 
 from __future__ import annotations
 

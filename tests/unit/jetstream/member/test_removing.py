@@ -1,4 +1,4 @@
-"""A server is removed that leads the metadata."""
+"""The server that leads the metadata group is removed."""
 
 from __future__ import annotations
 

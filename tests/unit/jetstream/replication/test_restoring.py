@@ -1,4 +1,4 @@
-"""Replicas with lost messages that have copied a part of what they lack when the only undamaged one is lost."""
+"""Replicas that have copied only a part of their lost messages when the only undamaged replica is lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Metadata about dead letters: what is refused, and in which words."""
+"""Metadata about dead letters: the values that are refused, and the texts of the errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which worker a new stream is placed on."""
+"""The worker on which a new stream is placed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two workers in one process: what one tells the other about its streams, and turns to change them."""
+"""Two workers in one process: their notes about streams, and the turns in which each may change streams."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The headers of a publish that affect what the stream does."""
+"""The headers of a publish that affect how the stream handles it."""
 
 from __future__ import annotations
 

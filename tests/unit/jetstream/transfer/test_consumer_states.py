@@ -1,4 +1,4 @@
-"""States of consumers in archives: what was given up stays unacknowledged, also below the ack floor."""
+"""States of consumers in archives: messages that were given up stay unacknowledged, even below the ack floor."""
 
 from __future__ import annotations
 

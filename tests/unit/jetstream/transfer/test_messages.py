@@ -1,4 +1,4 @@
-"""The messages of an archive: many at a time are read from a store and appended to one."""
+"""The messages of an archive are read from a store and appended to one, many at a time."""
 
 from __future__ import annotations
 

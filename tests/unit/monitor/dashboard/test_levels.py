@@ -1,4 +1,4 @@
-"""How serious the reasons of a stream or a consumer are."""
+"""The severity of the reasons that a stream or a consumer has."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The paths of the dashboard, their headers, and what they refuse."""
+"""The paths of the dashboard, their headers, and the requests that they refuse."""
 
 from __future__ import annotations
 

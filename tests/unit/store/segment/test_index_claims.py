@@ -1,4 +1,4 @@
-"""Index files with a valid checksum that contradict their segment: the segment counts."""
+"""Index files with a valid checksum that contradict their segment: the segment takes precedence."""
 
 from __future__ import annotations
 

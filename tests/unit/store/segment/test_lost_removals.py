@@ -1,4 +1,4 @@
-"""Damaged records of removals: the index file of the segment, or the running store, still knows what was removed."""
+"""Damaged records of removals: the index file of the segment, or the running store, still has the removals."""
 
 from __future__ import annotations
 

@@ -23,8 +23,8 @@
 
     [catalog]                                   # of Iceberg, as for the archive
 
-Messages are written in the order of their sequences. Each has the headers of its original, except those that
-would have an effect again (Nats-Rollup, Nats-Expected-..., Nats-TTL), and in addition
+Messages are written in the order of their sequences. Each has the headers of its original, except all Nats-... and
+Pyjs-..., since some would have an effect again (Nats-Rollup, Nats-Expected-..., Nats-TTL), and in addition
 
     Pyjs-Origin-Stream: ORDERS
     Pyjs-Origin-Seq: 1234

@@ -23,7 +23,7 @@ HEADERS_SIZE = (  # SQL expression for the size of a message's headers, counted 
     "octet_length(msg_id) + aggregate(map_entries(headers), 0L, (sum, e) -> "
     "sum + aggregate(e.value, 0L, (part, v) -> part + octet_length(e.key) + octet_length(v) + 4))"
 )
-NOT_REPEATED = "(?i)(nats|pyjs)-.*"  # headers that would have an effect again on a server or a sink
+NOT_REPEATED = "(?i)(nats|pyjs)-.*"  # left out: some would have an effect again on a server or a sink
 
 
 def messages(spark: SparkSession, found: Replay, batches: Sequence[Batch]) -> DataFrame:
@@ -120,7 +120,10 @@ def _why(
 
 
 def _check_ids(rows: DataFrame) -> None:
-    """Raise OptionError if two originals have the same id: within its duplicate window, the target stores one."""
+    """Raise OptionError if two archived messages have the same id.
+
+    Within its duplicate window, the target would store only one of them.
+    """
     twice = (
         rows.groupBy("msg_id")
         .agg(f.min("seq"), f.max("seq"), f.count("seq").alias("n"))

@@ -1,6 +1,6 @@
 """Runs of a replay: check the archive, plan batches, and write the batches one after another.
 
-Each batch is one Spark job that ends with a single task, because the order of messages is guaranteed. The JVM
+Each batch is one Spark job that ends with a single task, so that the messages keep their order. The JVM
 reads the Parquet files, filters and maps; the task passes the rows to the sink in the order of their
 sequences. A batch has the same rows in every attempt, so the sink recognises a repeated batch by its number and
 writes no row twice (ledger.py).
@@ -109,11 +109,11 @@ def _check_gap(found: Replay, held: list[File], at: int, end: int) -> None:
 def run(
     spark: SparkSession, found: Replay, planned: Plan, tell: Callable[[Replayed], None]
 ) -> list[Replayed]:
-    """Write the planned batches; report each finished batch.
+    """Write the planned batches; call `tell` after each finished batch.
 
     Raises:
-        OptionError, RowRefused: a message of the archive cannot be written; raised before the first write.
-        ReplayDiffers, WriterReplaced, PublishFailed: see pyjs_spark.errors; the sink (write/) raises them.
+        OptionError: a message of the archive cannot be written; raised before the first write.
+        RowRefused, ReplayDiffers, WriterReplaced, PublishFailed: see pyjs_spark.errors; raised by the sink (write/).
     """
     from pyjs_spark.lake.replay import rows  # imported lazily: these need pyspark
     from pyjs_spark.lake.replay.paced import ReplaySource

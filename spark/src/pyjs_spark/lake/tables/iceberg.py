@@ -6,8 +6,8 @@ snapshots have expired, the progress is the table's property of the same name, w
 The table is partitioned by the day of `ts`.
 
 If another process has committed in between, the library repeats a commit on top of the newer snapshot. An
-archive must not do that: two concurrent runs would both add their files. So each commit is tried once, and
-only on the snapshot that was read.
+archive must not do that: two concurrent runs would both add their files. So the library tries each commit once,
+on the snapshot that was read; Table.append() reads the table again before it repeats a commit.
 
 The default catalog is an SQLite file in the root: pyiceberg's catalog of type sql named `pyjs`.
 

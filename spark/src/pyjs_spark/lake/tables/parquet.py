@@ -44,7 +44,7 @@ class ParquetArchive:
         self._parts = f"{base}/{parts_folder('parquet', stream)}"
 
     def holding(self, state: StreamState) -> Holding:
-        """Return the archived range of the stream."""
+        """Return the archived ranges of the stream."""
         covered = tuple((file.low, file.high) for file in self.files())
         return Holding(state, covered, self.said(), len(covered))
 
@@ -116,7 +116,7 @@ class ParquetArchive:
 
 
 def rows_in(system: Any, path: str, low: int, high: int) -> int:
-    """Return the number of rows of a Parquet file. Raises ValueError: damaged, or a row is outside [low, high)."""
+    """Return the rows in a Parquet file. Raises ValueError if it is damaged, or a row is outside [low, high)."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -1,4 +1,7 @@
-"""The table of one stream, as an archive uses it. Subclasses implement the formats; this module uses no library."""
+"""The table of one stream, as an archive uses it. Subclasses implement the formats.
+
+This module uses none of the formats' libraries.
+"""
 
 from __future__ import annotations
 
@@ -196,7 +199,10 @@ def check_own_catalog(root: str) -> None:
 
 @contextmanager
 def told(table: Table) -> Iterator[None]:
-    """Convert a library's exceptions to SparkErrors of one line, since the libraries have no common error class."""
+    """Convert the library's exceptions, except OSError, to one-line SparkErrors.
+
+    Catches Exception: the libraries have no common base class.
+    """
     try:
         yield
     except (SparkError, OSError):

@@ -18,7 +18,7 @@ cdef class StateLog:
     cdef unsigned char* data
     cdef size_t len, room
     cdef public bint enabled
-    cdef public bint lost       # a change was dropped for lack of memory: only a snapshot has the whole state
+    cdef public bint lost       # the changes are incomplete, for example for lack of memory: a snapshot must follow
     cdef int run                # DELIVERED or ACKED: consecutive changes that are being joined; 0: none
     cdef uint64_t run_seq, run_cseq, run_n
     cdef int64_t run_ts

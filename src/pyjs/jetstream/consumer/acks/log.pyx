@@ -144,7 +144,8 @@ def decode(bytes delta) -> Iterator[tuple[int, ...]]:
     """Yield the changes in `delta` as tuples: the number of the change, then its values, the bytes of a reason last.
 
     Raises, at any step:
-        ValueError: the bytes are not a delta; UnknownChange: or a newer version wrote them.
+        UnknownChange: a newer version wrote the bytes.
+        ValueError: the bytes are not a delta.
     """
     cdef Py_ssize_t at = 0, end = len(delta)
     while at < end:

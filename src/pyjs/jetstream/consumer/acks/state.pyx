@@ -155,7 +155,7 @@ cdef class AckState:
             self.pending.requeue(i)
             self.changes.put(NAKED, seq, 0)
 
-    # -- exhausted messages: max_deliver is reached without an ack ------------------------------------------------
+    # -- exhausted messages: given up after max_deliver, or terminated --------------------------------------------
 
     cdef bint forget_exhausted(self, uint64_t seq) noexcept nogil:
         """Acknowledge an exhausted message; return False if `seq` is not one."""

@@ -106,7 +106,7 @@ cdef class DeliveryCursor:
         self.end_seq = 0
 
     def begin(self, uint64_t seq, Skips skips not None, uint64_t skips_end) -> None:
-        """Set the position to `seq`. First, deliver only the `skips` up to `skips_end`, and no other messages."""
+        """Set the position to `seq`. Up to `skips_end`, only the messages in `skips` are delivered."""
         self.next_seq, self.skips, self.skips_end = seq, skips, skips_end
 
     def reset(self, uint64_t seq) -> None:

@@ -40,7 +40,7 @@ cdef class Pacing:
         return True
 
     cpdef void note_replayed(self, int64_t ts, int64_t now) noexcept nogil:
-        """Begin the next interval at this delivery, so that small delays do not accumulate."""
+        """Begin the next interval when this delivery was due, so that small delays do not accumulate."""
         cdef int64_t due = self.replay_due(ts, now)
         self.replay_at = due if now - due < LATE_NS else now
         self.replay_ts = ts

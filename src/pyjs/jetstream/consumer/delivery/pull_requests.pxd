@@ -63,7 +63,7 @@ cdef class PullRequests:
     cdef Account account
     cdef DeliveryWriter writer
     cdef object rng
-    cdef object events                  # consumer_advisories.ConsumerEvents
+    cdef object events                  # advisories.ConsumerEvents
     cdef Priority priority
     cdef str group                      # the consumer's priority group; "": none
 

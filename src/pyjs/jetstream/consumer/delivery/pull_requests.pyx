@@ -94,7 +94,7 @@ cdef class WaitingQueue:
             self.wake_at = w.heartbeat_at
 
     cdef void rotate(self) noexcept nogil:
-        """Move the first request behind all others of its priority."""
+        """Move the first request after all others of its priority."""
         cdef Waiting* w = self.head
         if w == self.tail:
             return

@@ -81,7 +81,7 @@ class BatchChecks:
         self._last_seq, self._msgs, self._bytes = state.totals()
         self._ids: set[bytes] = set()
         self._counts: dict[bytes, int] = {}  # by subject: number of messages in this batch
-        self._expected: dict[bytes, int] = {}  # subject -> the last sequence that a condition has required
+        self._expected: dict[bytes, int] = {}  # subject of a condition -> its last sequence before the batch
         # in a stream with schedules: subject -> headers of its last message in this batch
         self._last: dict[bytes, bytes] = {}
         self._sums: dict[
@@ -99,7 +99,7 @@ class BatchChecks:
         return self.accepted(message)
 
     def plain(self, message: Staged) -> Staged:
-        """Return the message as `checked` does, if its headers need no check but that of their size."""
+        """Return a message whose headers need only a check of their size, as `checked` does."""
         errcodes.STREAM_HEADER_EXCEEDS_MAXIMUM.raise_if(len(message.headers) > HEADERS_SIZE_MAX)
         self._count(message)
         self._last_seq += 1

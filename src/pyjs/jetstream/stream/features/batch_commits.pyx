@@ -257,7 +257,7 @@ cdef class BatchCommits:
         self.leave()
 
     cdef void leave(self) except *:
-        """End the batch, after which the stream commits as usual."""
+        """End the batch; from then on, the stream commits as usual."""
         self.stream.store.drop_parts()
         self.stream.limits.features &= ~<unsigned int> (HOLDS | IN_STEPS)
         self.usage.bytes -= self.batch.bytes

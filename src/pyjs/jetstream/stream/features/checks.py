@@ -38,7 +38,7 @@ def later_refusal(
 
 
 def _refused_after_stream(headers: bytes) -> ApiError | None:
-    """Return the error for a TTL in a stream without `allow_msg_ttl`; checked after the expected stream."""
+    """Return the error for a TTL in a stream without `allow_msg_ttl`, or None; checked after the expected stream."""
     ttl = value_of(headers, b"Nats-TTL")
     return errcodes.MESSAGE_TTL_DISABLED.error() if ttl and parse_ttl_ns(ttl) else None
 
@@ -46,7 +46,7 @@ def _refused_after_stream(headers: bytes) -> ApiError | None:
 def _refused_after_sequences(
     config: StreamConfig, headers: bytes, subject: bytes, view: View
 ) -> ApiError | None:
-    """Return the error for a schedule or a forged source header; checked after the expected sequences."""
+    """Return the error for a schedule or a forged source header, or None; checked after the expected sequences."""
     if error := schedule_refusal(config, headers, subject, view):
         return error
     if value_of(headers, b"Nats-Stream-Source"):
@@ -55,6 +55,6 @@ def _refused_after_sequences(
 
 
 def _refused_last(headers: bytes) -> ApiError | None:
-    """Return the error for an invalid TTL; checked just before storing."""
+    """Return the error for an invalid TTL, or None; checked just before storing."""
     ttl = value_of(headers, b"Nats-TTL")
     return errcodes.MESSAGE_TTL_INVALID.error() if ttl and parse_ttl_ns(ttl) is None else None

@@ -62,8 +62,8 @@ def counted(
 ) -> tuple[bytes, bytes, bytes]:
     """Return the headers, payload and value to store for a message whose increment is added.
 
-    `last_headers` and `last_payload` are those of the last message of the subject; no payload means that there is
-    none. `copied` is the payload of a message from another stream; None: the message is not a copy.
+    `last_headers` and `last_payload` are those of the last message of the subject; if there is none, `last_payload`
+    is None. `copied` is the payload of a message from another stream; None: the message is not a copy.
 
     Raises:
         ApiError: the message cannot be counted.

@@ -1,7 +1,7 @@
 """Cron patterns of six fields (second, minute, hour, day, month, weekday), in the dialect of nats-server.
 
-No library reads exactly this dialect, which decides which patterns are refused. croniter and cronsim also accept `L`,
-`#` and weekday 7, and have other rules for jumps of the clock.
+No library refuses exactly the patterns that this dialect refuses: croniter and cronsim also accept `L`, `#` and
+weekday 7, and have other rules for jumps of the clock.
 
 A field is a list of ranges: `*`, `?`, a number or a name, `a-b`, each with `/step`; `a/step` ends at the maximum. If
 neither day nor weekday has a star, one of them must match; otherwise both must match.
@@ -114,7 +114,7 @@ class Cron:
     weekday: _Field
 
     def next_after(self, at_s: int, zone: tzinfo | None) -> int | None:
-        """Return the first matching second after `at_s`, in seconds since 1970, or None if YEARS_MAX have none.
+        """Return the first matching second after `at_s`, in seconds since 1970, or None if YEARS_MAX years have none.
 
         A `zone` of None means UTC.
         """

@@ -27,7 +27,7 @@ cdef class FastBatch:
     cdef bint gap_ok
     cdef readonly uint64_t last_seq             # highest sequence that was received in the batch
     cdef readonly uint64_t stream_seq           # stream sequence of the batch's last stored message; 0: none
-    cdef uint64_t done_seq                      # all sequences up to this are stored or duplicates; <= last_seq
+    cdef uint64_t done_seq  # all sequences up to this are stored, duplicates, or reported as missing; <= last_seq
     cdef uint64_t acked_seq                      # all sequences up to this are acknowledged; <= done_seq
     cdef int64_t deadline_ns
     cdef object timer

@@ -25,7 +25,7 @@ cdef enum:
     DAYS_TO_2000 = 10957        # days from 1970 to 2000
     DAY_S = 86400
 cdef int64_t NS_PER_S = 1000000000
-# before each month of a common year
+# days before each month of a common year
 cdef int[12] DAYS_BEFORE = [0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334]
 cdef int[12] MONTH_DAYS = [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31]
 

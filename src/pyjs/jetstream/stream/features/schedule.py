@@ -266,7 +266,7 @@ def ended_by(headers: bytes) -> bytes:
 
 
 def continued_by(headers: bytes) -> tuple[bytes, int] | None:
-    """Return the subject of the schedule that published a message, and its next time, or None if it has none."""
+    """Return (subject, next time) of the schedule that published a message; None if the headers do not state both."""
     fields = fields_of(headers)
     following, scheduler = fields.get(NEXT), fields.get(SCHEDULER)
     if not scheduler or not following or following == PURGE:

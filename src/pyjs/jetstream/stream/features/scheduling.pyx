@@ -219,7 +219,7 @@ cdef class Scheduling:
     cdef bint is_over(self, uint64_t seq, bytes subject) except -1:
         """Return whether a later message of its subject has ended a schedule.
 
-        Messages from other schedules do not.
+        Messages published by other schedules do not end it, unless they roll up.
         """
         cdef StreamStore store = self.stream.store
         cdef uint64_t last = store.catalogue.last_seq_of(subject, len(subject))
@@ -253,7 +253,7 @@ cdef class Scheduling:
     cdef bint publish(self, bytes subject, bytes headers, bytes payload) except -1:
         """Store a message that a schedule publishes; drop it if it is too large.
 
-        Return False if the store is full.
+        Return False if a limit or the store refuses the message.
         """
         cdef Stream stream = self.stream
         cdef bytes body

@@ -1,9 +1,9 @@
 """Publishes that need more than a check and an append: those of batches, counters and schedules.
 
 A stream's ingest passes a message to this part if its reply subject, a header or an option of the stream requires it.
-Messages of batches are handled before any check of the ingest, counters after the ingest has checked the expectations
-in the headers. A schedule gets a roll-up header, and returns to the ingest; scheduling.pyx publishes it when it is
-due.
+Messages of batches and counters arrive before any check of the ingest; unless a small increment is the only header
+with an effect, the conditions of a counter's headers are checked here. A schedule gets a roll-up header, and returns
+to the ingest; scheduling.pyx publishes it when it is due.
 
 Compiled because it uses compiled functions of the ingest (benchmarks/: JetStream async publish); plain Python modules
 of this package make the decisions.

@@ -9,10 +9,11 @@ must be the same with and without the lost messages:
 - A known id is a duplicate. An unknown id is new if all lost messages are older than the duplicate window.
 - A counter adds to the last message of its subject.
 - A schedule that a lost message may have replaced does not fire, and no subject gets a marker when it expires.
-- `discard new` can be decided if the message would fit even with all lost messages; their bytes are unknown.
+- `discard new` can be decided if the message would fit even with all lost messages; their bytes are unknown, so it
+  cannot be decided with `max_bytes`.
 
-The leader refuses any other publish. A replica that has lost messages and finds such a publish in an entry, which
-another leader has proposed, closes itself until an undamaged replica answers (stream_machine.py).
+The leader refuses any other publish. A replica that has lost messages and finds such a publish in an entry of another
+leader closes itself until an undamaged replica answers (stream_machine.py).
 
 Compiled because it uses compiled parts of the ingest (benchmarks/replica.py).
 """
@@ -33,7 +34,7 @@ cdef enum:
 
 cdef class Gaps:
     def __init__(self, Stream stream not None, list lost not None, uint64_t ids_upto) -> None:
-        """Begin when the stream is open without the messages `lost`; if this list is empty, any may be missing.
+        """The stream must be open without the messages `lost`; if this list is empty, any message may be missing.
 
         Ids of messages up to `ids_upto` may be missing too.
         """

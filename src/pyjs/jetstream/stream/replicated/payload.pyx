@@ -162,7 +162,7 @@ def operation(str kind, bytes body=b"", bytes subject=b"") -> bytes:
     """Return a payload that has one operation, or one message without headers.
 
     Raises:
-        ApiError: the subject is longer than that of an item may be.
+        ApiError: the subject is longer than the subject of an item may be.
     """
     if len(subject) > SUBJECT_SIZE_MAX:
         raise errcodes.BAD_REQUEST.detailed(f"a subject of {len(subject)} bytes, at most {SUBJECT_SIZE_MAX}")

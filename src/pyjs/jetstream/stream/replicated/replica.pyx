@@ -91,7 +91,7 @@ cdef class Replica(Sink):
 
     @property
     def may_expire(self) -> bool:
-        """Return whether this replica may set the expiry timer: if it leads and has not proposed to expire messages.
+        """Whether this replica may set the expiry timer: it leads, and no expiry that it proposed is in flight.
 
         After a refused proposal, `settle` sets the timer.
         """
@@ -366,7 +366,7 @@ cdef class Replica(Sink):
         self.propose(operation("expiry"), proposal)
 
     def settle(self, more, error=None) -> None:
-        """Handle the end of a proposed expiry: the next commit sets the timer or, if there are more, propose again.
+        """Handle the end of a proposed expiry: if more has expired, propose again; otherwise a commit sets the timer.
 
         If the expiry was not accepted, it is proposed again after a delay.
         """
@@ -544,7 +544,7 @@ cdef class Replica(Sink):
             self.tell_applied(proposal)
 
     def tell_applied(self, Proposal proposal not None) -> None:
-        """Call the callbacks of a payload with messages and consumer changes."""
+        """Call the callbacks of an applied payload, and settle its outcome."""
         for done in proposal.calls:
             done(None)
         if proposal.outcome is not None:
@@ -606,7 +606,7 @@ cdef class Replica(Sink):
             memcpy(&ts, item.body + size + 8, 8)
             if self.stream.limits.features & SEALED or seq <= self.stream.store.catalogue.last_seq \
                     or self.stream.store.skip_to(seq - 1) != 0:
-                return                          # an earlier leader proposed the same copy
+                return                          # sealed, or copied already: an earlier leader proposed the same copy
         compose(&m, item.subject, item.subject_len, item.body, item.header_len, size)
         self.stream.stamp = ts
         keep_copy(self.stream, &m, mirrored, True)
@@ -635,7 +635,7 @@ cdef class Replica(Sink):
 
     # -- operations --------------------------------------------------------------------------------------------
     def mark_applied(self) -> None:
-        """Record the running operation as applied, with the next write."""
+        """Record entry `index` as applied, with the next write."""
         cdef Stream stream = self.stream
         stream.store.ids_from = max(stream.store.ids_from, stream.entry_ns - stream.dedupe.window_ns)
         stream.store.has_ids = stream.dedupe.newest != stream.dedupe.oldest
@@ -652,7 +652,7 @@ cdef class Replica(Sink):
         yield from durable_steps(self.stream)
         if self.stream.store.failed:
             self.stop(self.stream.store.error)
-            yield None                      # if the replica has stopped meanwhile, until_stopped ends the steps here
+            yield None                      # the replica has stopped, so until_stopped ends the steps here
         yield from self.owner.keep_steps(config)
 
     def configured(self, old) -> None:
