@@ -32,7 +32,10 @@ LEARNED_MAX = 256  # maximum number of learned addresses
 
 
 class DialState(enum.Enum):
-    """WAITING -> DIALING -> CONNECTED, or back to WAITING; DIALING -> DROPPED if the address is this server's own."""
+    """The states of a Dial: WAITING -> DIALING -> CONNECTED, or back to WAITING after a failure.
+
+    DIALING -> DROPPED if the address is this server's own.
+    """
 
     WAITING = enum.auto()
     DIALING = enum.auto()

@@ -22,7 +22,7 @@ cdef bytes AUDIT = b"$JS.EVENT.ADVISORY.API"    # jetstream.api.audit.SUBJECT
 
 
 cdef class RemoteAccount(RemoteSink):
-    """One account at the other server."""
+    """The receiver of messages for the subscriptions that one account has at the other server."""
 
     def __cinit__(self, RouteWriter writer not None, Account account not None, uint32_t number, bint silent):
         self.writer = writer

@@ -154,7 +154,7 @@ class Replication:
             account.interest.withdraw(keys)
 
     def fence(self, passed: Callable[[], None]) -> None:
-        """Call `passed` when all messages that other servers sent before they knew the current interest are here."""
+        """Call `passed` when all messages have arrived that other servers sent before they knew this interest."""
         self._cluster.fence(passed)
 
     def quiet_ns(self, node: int) -> int:
@@ -166,7 +166,7 @@ class Replication:
         return max(0, self._cluster.host.clock.now_ns() - pulse.last_activity_ns)
 
     def reached(self) -> set[int]:
-        """Return the servers that get the messages of this server's clients: their subscriptions are known."""
+        """Return the node numbers of the servers whose subscriptions are known to this server."""
         routes = self._cluster.routes.values()
         return {number_of(each.info.server_name) for each in routes if each.synced and each.info is not None}
 

@@ -241,7 +241,7 @@ class Parser:
         return values
 
     def _end(self, separators: str, closer: str) -> None:
-        """Skip the end of a value: separators, or the position before `closer`."""
+        """Skip the separators after a value, or stop before `closer`; fail at any other text."""
         lexer = self._lexer
         line_ended = lexer.skip_gap()
         if lexer.take_char(separators) or line_ended:

@@ -50,7 +50,7 @@ RENAMED = {
 
 
 class ReloadRefused(Exception):
-    """The new configuration cannot be applied; the text has the reason."""
+    """Raised when the new configuration cannot be applied; the exception's text says why."""
 
 
 def read_again(old: Options) -> tuple[Options, list[Change]]:

@@ -30,7 +30,7 @@ UNSUPPORTED = "unsupported PROXY protocol feature"
 
 
 class BadHeader(ValueError):
-    """The header is invalid; the text has the reason."""
+    """Raised for an invalid header; the exception's text says what is wrong."""
 
 
 @dataclass(frozen=True, slots=True)

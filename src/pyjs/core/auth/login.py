@@ -63,7 +63,7 @@ class Login:
         self._expiry: Timer | None = None  # the end of the user's token
 
     def connect(self, line: bytes) -> None:
-        """Handle CONNECT: log in at once, or after a check in a thread."""
+        """Handle CONNECT: log in at once, or after a check in a thread or by a service."""
         session = self._session
         try:
             session.options = with_credentials(parse_connect(line, session.options), session.peer.credentials)
@@ -209,7 +209,7 @@ class Login:
         self._session.close(*EXPIRED)
 
     def _decide(self, claim: Claim, then: Callable[[User | None], None]) -> None:
-        """Verify `claim`; call `then` with the user or None, now or in a later turn."""
+        """Verify `claim`, and call `then` with its user, or with None if it is false; now or in a later turn."""
         session = self._session
         authenticator = self._authenticator = self._entrance()
         holds = authenticator.decide(claim)

@@ -97,7 +97,7 @@ class Callouts:
         return Rules(account.name, account.name, external.xkey, account)
 
     def guarded(self, user: User) -> User:
-        """Return `user` without the permission to publish callout requests, if it is in the service's account."""
+        """Return `user`; in the service's account, without the permission to publish callout requests."""
         trusted = None if self.trust is None else self.trust.accounts.get(user.account)
         if trusted is not None:
             is_service = bool(trusted.claims.authorization.users)
@@ -110,7 +110,7 @@ class Callouts:
 
     # -- requests ------------------------------------------------------------------------------------------------
     def ask(self, session: ClientSession, rules: Rules, user: User | None, decided: Decided) -> Callout:
-        """Return the request about a client.
+        """Return the request about a client; `begin` sends it.
 
         `user` is the client's user according to the configuration file alone.
         """
@@ -118,7 +118,7 @@ class Callouts:
 
 
 class Callout:
-    """One request, which ends with the answer, the timeout or the session."""
+    """One request to the service. It ends with the answer, at the timeout, or when the session ends."""
 
     def __init__(
         self,
@@ -281,7 +281,7 @@ class Callout:
         return claims
 
     def _verified(self, payload: bytes) -> str:
-        """Return the token of the user in an answer."""
+        """Verify an answer of the service, and return the user's token that it contains."""
         rules, host, encrypted = self._rules, self._callouts.host, False
         if len(payload) > ANSWER_SIZE_MAX:
             raise Refused("auth callout violation: the response is too large")
@@ -331,7 +331,11 @@ class Callout:
         return f"no valid account {quoted(target)} for auth callout response on account {on}: account missing"
 
     def _target(self, claims: UserClaims) -> str:
-        """Return the account of the user, if the signer of the claims may decide about users of that account."""
+        """Return the account that the claims name.
+
+        Raises:
+            Refused: the signer of the claims may not decide about users of that account.
+        """
         rules, name = self._rules, quoted(self._rules.account)
         if rules.trusted is None:
             if claims.issuer_account:

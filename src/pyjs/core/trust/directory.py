@@ -172,7 +172,7 @@ class TokenDirectory:
         return f"{self.path}/{name}{ENDING}"
 
     def _read(self, name: str) -> str | None:
-        """Return the token in a file, or None if it is missing or damaged."""
+        """Return the token in the file of an account, or None if the file is missing or damaged."""
         path = self._path(name)
         try:
             data = self._disk.read_file(path)

@@ -191,10 +191,10 @@ class TokenLogin:
 
 
 def admit(session: ClientSession, claims: UserClaims, check: TokenCheck, account: TrustedAccount) -> User:
-    """Return the user of valid claims, if the account accepts it.
+    """Return the user that valid claims describe.
 
     Raises:
-        Refused: the account does not accept it.
+        Refused: the account does not accept this user.
     """
     grant = granted(claims, account)
     check_proxy(grant, session)

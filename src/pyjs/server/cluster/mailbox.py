@@ -69,7 +69,7 @@ class Mailboxes:
         self._open: dict[Subscription, Mailbox] = {}
 
     def open(self, account: Account, subjects: Iterable[bytes]) -> list[Mailbox]:
-        """Open a mailbox for each inbox in `subjects`, or share an open one, until `leave`; return them."""
+        """Return a mailbox for each inbox in `subjects`, open or new; the caller must `leave` them later."""
         boxes = []
         for subject in subjects:
             if subject.startswith(INBOX):
@@ -110,7 +110,7 @@ class Mailboxes:
         del self._open[box.subscription]
 
     def send_on(self, box: Mailbox, held: _Held) -> None:
-        """Send a message of a mailbox to the servers that have its subscription."""
+        """Send a message that `box` holds to the servers that have a subscription to the mailbox's inbox."""
         self._send(box, held)
         held.boxes -= 1
         if not held.boxes:

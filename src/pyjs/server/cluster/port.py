@@ -75,7 +75,7 @@ class RouteConnection(Connection):
         return self.transport.can_write_eof()
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Pass a read to the route, and request a turn unless it holds only heartbeats and parts of batches."""
+        """Pass a read to the route; request a turn unless the read has only heartbeats and parts of batches."""
         if nbytes >= FULL_READ:
             self._give_way()
         route, driver = self.session, self._driver
@@ -90,7 +90,7 @@ class RouteConnection(Connection):
 
 
 class RoutePort:
-    """The routes of one server."""
+    """The port for other servers of the cluster, and all routes of this server."""
 
     def __init__(
         self, driver: Driver, options: Options, cluster: Cluster, clients: OpenConnections[Connection]
@@ -148,13 +148,16 @@ class RoutePort:
                 await self._wait(self.cluster.is_settled)
 
     async def wait_met(self, count: int, spread: SpreadNode | None) -> None:
-        """Wait until this worker knows the subscriptions of `count` others, and with `spread` their streams."""
+        """Wait until this worker knows the subscriptions of `count` other workers and, with `spread`, their streams."""
         await self._wait(lambda: sum(route.synced for route in self.cluster.routes.values()) >= count)
         if spread is not None:
             await self._wait(lambda: spread.has_met)
 
     async def wait_streams(self, worker: Worker | None, spread: SpreadNode | None) -> None:
-        """Wait until the other workers have closed their streams; without `spread`, only the first worker has any."""
+        """Wait until the other workers have closed their streams.
+
+        Without `spread`, only the first worker has streams.
+        """
         if spread is not None:
             spread.closed_all()
             await self._wait(spread.have_all_closed)

@@ -19,7 +19,7 @@ class InflateFailed(ValueError):
 
 
 class Inflater:
-    """The inflation of one message at a time."""
+    """Inflates compressed messages, one at a time."""
 
     def __init__(self) -> None:
         self._stream: zlib._Decompress | None = None

@@ -127,7 +127,7 @@ def _check(method: bytes, path: bytes, headers: Headers) -> None:
 
 
 def _check_origin(headers: Headers, options: WebSocketOptions, *, encrypted: bool) -> None:
-    """Refuse a web page from another origin. Clients other than browsers may send no origin, or any value."""
+    """Raise UpgradeRefused for a web page from another origin; other clients may send no origin or any value."""
     if not options.same_origin and not options.allowed_origins:
         return
     given = _first(headers, "Origin") or _first(headers, "Sec-WebSocket-Origin")

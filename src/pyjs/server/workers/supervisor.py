@@ -84,7 +84,7 @@ class Supervisor:
 
     @property
     def server_name(self) -> str:
-        """The name of the server, with which the names of its workers begin."""
+        """The name of the server; the names of its workers begin with it."""
         return self.options.server_name or self.server_id
 
     async def serve(self) -> int:
