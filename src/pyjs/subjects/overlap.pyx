@@ -30,7 +30,7 @@ cdef class _Branch:
         self.owners = ()
 
     cdef int hang(self, list tokens, Py_ssize_t at, tuple owners) except -1:
-        """Store the tokens from index `at` on as the tail of this node, which must have no other continuation."""
+        """Store the rest of a subject, its tokens from index `at` on, in this node, which must have no tail yet."""
         if at == len(tokens):
             self.owners = owners
         else:

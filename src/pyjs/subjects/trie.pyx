@@ -104,7 +104,7 @@ cdef TrieNode* split(TrieNode* node, size_t size) except NULL:
 
 
 cdef TrieNode* branch(TrieNode* node, const char* tokens, size_t n) except NULL:
-    """Return the child of `node` whose label `tokens` begins with; if necessary, create it or split one."""
+    """Return the child of `node` whose label is the beginning of `tokens`; if needed, create or split a child."""
     cdef size_t first = token_end(tokens, n, 0), shared
     cdef TrieNode* below = node.any_token if is_star(tokens, first) else child(node, tokens, first)
     if below != NULL:
