@@ -71,7 +71,7 @@ BASE32 = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"  # RFC 4648
 
 
 class NotStarted(PyjsError):
-    """JetStream cannot start in this cluster; the exception's text has the reason."""
+    """Raised when JetStream cannot start in this cluster; the exception's text says why."""
 
 
 class Node(Host):
@@ -551,7 +551,7 @@ class Node(Host):
             self._in_turn = False
 
     def _end_turn(self, now_ns: int) -> None:
-        """Expire consumers, repair objects that had faults, and free unused routes, now and at the next time due."""
+        """Expire consumers, repair objects after faults, and free unused routes; set the timer for more routes."""
         state, routes = self.turn_state, self.routes
         if state.expired:
             consumers = state.take("expired")

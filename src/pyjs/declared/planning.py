@@ -196,7 +196,7 @@ class _Planner:
             raise errcodes.STREAM_UPDATE.error(err=text)
 
     def _find(self, name: str) -> StreamConfig | None:
-        """Return the configuration after the plan of a stream, which may be declared or stored, or None."""
+        """Return the configuration that the declared or stored stream `name` has after the plan, or None."""
         if name in self._wanted:
             return self._wanted[name]
         asset = self._assets.streams.get(name)
@@ -237,7 +237,10 @@ class _Planner:
     def _ready(
         self, waiting: dict[str, Action], taken: SubjectTree
     ) -> Generator[None, None, tuple[list[str], list[str]]]:
-        """Return the streams of the next wave, which take their subjects, and those whose subjects are free."""
+        """Return the streams of the next wave, and all streams whose subjects are free.
+
+        The subjects of the streams of the next wave are added to `taken`.
+        """
         ready, free = [], []
         for at, name in enumerate(waiting):
             if at % STEP == STEP - 1:

@@ -33,7 +33,7 @@ CONSUMER_FILES = ("meta.inf", "meta.sum", "o.dat")
 
 
 class NotImported(PyjsError):
-    """Nothing can be imported; the text has the reason and the remedy."""
+    """Raised when nothing can be imported; the exception's text has the reason and the remedy."""
 
 
 class SourceStream:

@@ -39,7 +39,7 @@ LOGIN = (
 
 
 class AskFailed(PyjsError):
-    """A request failed; the text has the reason and the remedy."""
+    """Raised when a request fails; the exception's text has the reason and the remedy."""
 
 
 class NoAnswer(AskFailed):
@@ -82,7 +82,7 @@ class OperatorConnection:
         """Connect to `url` as `name` and log in; `fix` is the remedy in the error if the login is refused.
 
         Raises:
-            AskFailed: nothing listens there, it is not a NATS server, or it refuses the login.
+            AskFailed: nothing listens at `url`, no NATS server answers there, or the server refuses the login.
         """
         parts = urlsplit(url if "://" in url else f"nats://{url}")
         try:

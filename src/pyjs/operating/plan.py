@@ -65,7 +65,7 @@ class Arguments(NamedTuple):
 
 
 class PlanFailed(PyjsError):
-    """The plan cannot be made; the text has the reason."""
+    """Raised when the plan cannot be made; the exception's text says why."""
 
 
 def parse(words: list[str]) -> Arguments:

@@ -279,7 +279,7 @@ class PullRead:
                 self._failed(state, wait_s)
 
     def _progress(self) -> tuple[int, int]:
-        """Return a counter that grows with deliveries."""
+        """Return a value that changes when a delivery, or a part of one, arrives."""
         return self._decoder.delivered, self._client.begun
 
     def _failed(self, state: int, wait_s: float) -> None:

@@ -84,7 +84,7 @@ def _plain(tokens: Iterable[str]) -> str:
 
 
 def _number(token: str) -> int:
-    """Return the number of a token's wildcard, or 0 if it is not one."""
+    """Return the number n if the token is $n or {{wildcard(n)}}, otherwise 0."""
     match = WILDCARD.fullmatch(token)
     return int(match[1] or match[2]) if match else 0
 
