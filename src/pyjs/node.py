@@ -311,7 +311,7 @@ class Node(Host):
         return MemberNode(self, self.options, Replication(cluster))
 
     def _spread(self) -> SpreadNode | None:
-        """Return this worker's part if the workers share the streams, or None."""
+        """Return this worker's part in sharing the streams, or None if the workers do not share them."""
         worker, cluster = self.options.worker, self.cluster
         if worker is None or cluster is None or not self.options.jetstream.spread_workers:
             return None

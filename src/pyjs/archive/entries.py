@@ -26,7 +26,7 @@ INT64_MAX = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True)
 class ArchiveEntry:
-    """One entry."""
+    """One entry of an archive."""
 
     name: bytes
     ts: int  # ns since the epoch

@@ -47,7 +47,7 @@ cdef class Timers:
         return timer
 
     cdef int note_cancelled(self) except -1:
-        """Count a cancelled deadline; remove all cancelled ones if they are SWEEP_MIN and half of the heap."""
+        """Count a cancelled deadline. Remove all cancelled ones once they are more than half of a large heap."""
         self.cancelled += 1
         if self.cancelled >= SWEEP_MIN and 2 * self.cancelled > len(self.heap):
             self.heap = [item for item in self.heap if (<Timer> item[2]).callback is not None]

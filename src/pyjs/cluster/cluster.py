@@ -54,7 +54,7 @@ class Refusal:
 
 @dataclass(slots=True)
 class _Fence:
-    """A call that waits for the answers of other servers."""
+    """A callback that waits until other servers have answered."""
 
     awaited: int  # servers that have not answered
     passed: Callable[[], None]

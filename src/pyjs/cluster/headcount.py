@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Headcount:
-    """The counts sent to other servers, and the counts received from them."""
+    """Sends and receives the number of clients that each account has at each server."""
 
     def __init__(self, routes: dict[str, Route]) -> None:
         self._routes = routes

@@ -66,7 +66,7 @@ class Dial:
 
 
 class Mesh:
-    """The addresses of the other servers."""
+    """The addresses of the other servers, and the connection attempts to them."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster

@@ -95,7 +95,7 @@ class AuthorizationOptions:
 
 @dataclass(eq=False, repr=False, slots=True)
 class TrustedProxy:
-    """A proxy through which clients may connect."""
+    """One entry of `proxies`: a proxy through which clients may connect."""
 
     key: str = ""  # its public key
 
@@ -171,7 +171,7 @@ class TraceDest:
 
 @dataclass(eq=False, repr=False, slots=True)
 class AccountOptions:
-    """One account."""
+    """The options of one account."""
 
     name: str = ""
     users: tuple[UserOptions, ...] = ()

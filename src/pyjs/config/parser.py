@@ -62,7 +62,7 @@ def _read_nothing(path: str) -> str:
 
 
 class _Whole:
-    """The limits shared by all files of one configuration."""
+    """Counts files, characters and values of a whole configuration, and enforces their limits."""
 
     __slots__ = ("_shapes", "_size", "_twice", "_values", "files")
 

@@ -48,7 +48,7 @@ class Peer(NamedTuple):
 
 
 class ShownCertificate(NamedTuple):
-    """One certificate in /connz."""
+    """One certificate of a client, as /connz shows it."""
 
     subject: str
     spki_sha256: str  # of the public key, in hex

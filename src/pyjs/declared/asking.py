@@ -46,7 +46,7 @@ NOT_FOUND = 10059  # there is no such stream
 
 
 class Ask(NamedTuple):
-    """One request."""
+    """One request to the JetStream API."""
 
     words: str  # the subject after "$JS.API."
     body: dict[str, Any]
@@ -66,7 +66,7 @@ class LookFailed(PyjsError):
 
 
 class Outcome(NamedTuple):
-    """The result of one action."""
+    """The result of one action of a plan."""
 
     action: Action
     error: str = ""

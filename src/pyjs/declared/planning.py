@@ -45,7 +45,7 @@ LOSS_FIX = "; write allow_data_loss: true to allow it"
 
 
 class Verb(Enum):
-    """The kind of an action."""
+    """The kind of an action of a plan."""
 
     CREATE = "create"
     UPDATE = "update"
@@ -73,7 +73,7 @@ class Stored:
 
 @dataclass(slots=True)
 class Action:
-    """The action for one asset."""
+    """The action that a plan has for one asset."""
 
     asset: StreamAsset | ConsumerAsset
     verb: Verb
@@ -107,7 +107,7 @@ def make_plan(assets: AccountAssets, stored: Stored, now_ns: int) -> Generator[N
 
 
 class _Planner:
-    """The work of `make_plan`."""
+    """Finds the actions of a plan and their order, for `make_plan`."""
 
     def __init__(self, assets: AccountAssets, stored: Stored, now_ns: int) -> None:
         self._assets = assets

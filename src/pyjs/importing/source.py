@@ -134,7 +134,7 @@ class SourceStream:
 
 
 class Source:
-    """The store directory."""
+    """The store directory of a nats-server."""
 
     def __init__(self, disk: Disk, directory: str) -> None:
         """Find the directory. Raises NotImported if it is not a directory of nats-server."""

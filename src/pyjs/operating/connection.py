@@ -43,7 +43,7 @@ class AskFailed(PyjsError):
 
 
 class NoAnswer(AskFailed):
-    """The server did not answer in time."""
+    """Raised when the server does not answer in time."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -59,7 +59,7 @@ class Login:
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """Files for TLS; "": not given."""
+    """The paths of the files for TLS; "": not given."""
 
     ca: str = ""
     cert: str = ""
@@ -67,7 +67,7 @@ class TlsFiles:
 
 
 class OperatorConnection:
-    """One connection, open until the end of its `with` block."""
+    """One connection to a server, open until the end of its `with` block."""
 
     def __init__(
         self,

@@ -49,7 +49,7 @@ NO_CHANGES, FAILED, CHANGES = 0, 1, 2
 
 
 class Arguments(NamedTuple):
-    """The command line."""
+    """The arguments of `pyjs-server plan`."""
 
     values: dict[str, str]  # of WITH_VALUE
     as_json: bool

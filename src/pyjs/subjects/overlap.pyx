@@ -231,7 +231,7 @@ def first_covered(subjects):
 
 
 def first_found(subjects, bint covering):
-    """Return the first subject for which a search among the other subjects finds a match."""
+    """Return the first subject for which a search among the others finds a match, or None; in steps."""
     cdef SubjectTree tree = SubjectTree()
     cdef _Search search
     cdef list known = list(subjects)

@@ -45,7 +45,7 @@ _OUT_OF_RANGE = "wildcard index out of range"
 
 
 class TransformError(ValueError):
-    """An invalid transform; the text is nats-server's."""
+    """Raised for an invalid transform; the exception's text is nats-server's."""
 
 
 class SubjectTransform:
@@ -263,7 +263,7 @@ def fnv1a(key: bytes) -> int:
 
 
 class _Chance:
-    """The random numbers used by one transform."""
+    """The source of the random numbers of one transform."""
 
     def __init__(self, rng: Rng) -> None:
         self._rng = rng

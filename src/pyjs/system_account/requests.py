@@ -41,7 +41,7 @@ ACCOUNT_PAGES = {
 
 
 class SystemRequests:
-    """Receives the requests for one server."""
+    """Subscribes to the system requests for one server, and answers them."""
 
     def __init__(
         self, node: Node, make_answers: Callable[[], Answers], reload: Callable[[Callable[[str], None]], None]

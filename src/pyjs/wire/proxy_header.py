@@ -35,7 +35,7 @@ class BadHeader(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class ProxyHeader:
-    """A complete header."""
+    """A complete PROXY header."""
 
     size: int  # bytes of the header, which the client's bytes follow; 0: there is no header
     ip: str = ""  # address of the client; "": the proxy connects on its own behalf

@@ -65,7 +65,7 @@ def start(
 
 
 class ArchiveSource(FilesSource):
-    """New messages of streams, written to the files of an archive."""
+    """A data source whose tasks write new messages of streams to the files of an archive."""
 
     reader_of: Callable[[], ArchiveReader]
 

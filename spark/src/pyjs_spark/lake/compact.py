@@ -55,7 +55,7 @@ TABLES = ("_delta_log", "metadata")  # folders of table formats, which manage th
 
 @dataclass(frozen=True, slots=True)
 class DayFiles:
-    """Files of one day to merge."""
+    """A group of files of one day that are merged into one file."""
 
     stream: str
     date: str  # the folder's name

@@ -38,7 +38,7 @@ class Done:
 
 
 class Watch:
-    """Watches one run; a context manager for the duration of the run."""
+    """Writes the progress of one run to a status file; a context manager for the duration of the run."""
 
     def __init__(
         self,

@@ -62,7 +62,7 @@ def read_range(
 
 
 class _Read:
-    """One read of a range."""
+    """One read of a range from the files of a store directory."""
 
     def __init__(self, place: StoreDirectory, found: Snapshot, what: ReadRange, losses: Losses) -> None:
         self._place = place

@@ -89,7 +89,7 @@ def _read(client: Client, read: LatestRead, report: Report | None) -> Iterator[p
 
 
 class LatestRead(pull.PullRead):
-    """One read of the last messages."""
+    """One read of the last message of each subject."""
 
     def __init__(self, client: Client, what: ReadRange, report: Report, seen: Seen) -> None:
         super().__init__(client, what, report)

@@ -42,7 +42,7 @@ ID_LINE = re.compile(rb"(?i)\r\nnats-msg-id: ([^\r\n]*)")
 
 @dataclass
 class Found:
-    """Rows of one batch that a partition has found in the stream."""
+    """The rows of one batch that a partition has found in the stream."""
 
     mine: dict[int, int] = field(default_factory=dict)  # row of this partition -> hash of its content
     ids: set[bytes] = field(default_factory=set)  # users' ids of rows, in all partitions
@@ -63,7 +63,7 @@ def content(subject: bytes, headers: bytes, data: bytes) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """Looks for the rows of one batch in the target."""
+    """Finds the rows of one batch in the target stream."""
 
     client: Client
     stream: str

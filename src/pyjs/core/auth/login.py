@@ -37,7 +37,7 @@ TYPES = {"nats": "STANDARD", "websocket": "WEBSOCKET", "in_process": "IN_PROCESS
 
 
 class Attempt(Protocol):
-    """Work whose result a login needs."""
+    """Work whose result a login waits for, such as a password check in a thread."""
 
     def cancel(self) -> None:
         """Forget the login: its session has ended."""
@@ -51,7 +51,7 @@ class Started(Attempt, Protocol):
 
 
 class Login:
-    """The login of one session."""
+    """The login of one session: its present attempt, and its expiry."""
 
     __slots__ = ("_attempt", "_authenticator", "_expiry", "_session", "label")
 

@@ -88,7 +88,7 @@ def _sorted(queues: list[bytes]) -> tuple[bool, list[bytes]]:
 
 
 class Permissions:
-    """The four lists of one user, with a cache of publish decisions."""
+    """The allow and deny lists of one user, with a cache of publish decisions."""
 
     def __init__(
         self,

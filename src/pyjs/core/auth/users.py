@@ -154,7 +154,7 @@ class CertificateUsers:
 
 
 class Authenticator:
-    """The users of a server."""
+    """The users of a server, and the decisions about clients that claim to be one of them."""
 
     def __init__(
         self,

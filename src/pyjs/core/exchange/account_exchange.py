@@ -33,7 +33,7 @@ MEASURED_MAX = 65536
 
 
 class AccountExchange:
-    """The imports of one account."""
+    """The active imports of one account."""
 
     def __init__(self, account: Account) -> None:
         self.account = account

@@ -36,7 +36,7 @@ HEADERS_MAX = 64  # header fields that are read; the rest are ignored
 
 @dataclass(slots=True)
 class Tracked:
-    """A measured request."""
+    """A measured request, whose latency sample is sent with the first response."""
 
     requestor: ClientSession | None
     headers: dict[str, list[str]]  # the tracing headers that caused the measurement

@@ -139,7 +139,7 @@ class Trace:
 
 @dataclass(slots=True)
 class Decision:
-    """The decision about a message with trace headers."""
+    """The decision whether and how to trace a message with trace headers."""
 
     trace: Trace | None = None
     dropped: bool = False  # the message is not delivered

@@ -54,7 +54,7 @@ ASK_WORK = 4096  # in units of `Turn.input_left`: creating keys, a token and its
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The service that decides about a client."""
+    """The rules for a client: the service that decides about it, and the keys of requests and answers."""
 
     account: str  # of the service
     issuer: str  # the subject in the claims of requests; without operators, also the key that signs users
@@ -63,7 +63,7 @@ class Rules:
 
 
 class Callouts:
-    """Sends the service one request for each login."""
+    """Creates the requests to authorization services, one for each login."""
 
     def __init__(self, host: Host, key: KeyPair, xkey: CurveKeyPair, options: CalloutOptions | None) -> None:
         self.host = host

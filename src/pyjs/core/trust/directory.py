@@ -37,7 +37,7 @@ class DirectoryFault(Exception):
 
 
 class TokenDirectory:
-    """The files of one directory."""
+    """A directory with the token files of accounts."""
 
     def __init__(self, disk: Disk, options: ResolverOptions, clock: Clock, log: Log) -> None:
         self.path = options.dir.rstrip("/") or "/"

@@ -36,7 +36,7 @@ class _Held:
 
 
 class Mailbox:
-    """One inbox of clients that have left this server."""
+    """Holds the messages to one inbox of clients that have left this server."""
 
     def __init__(self, mailboxes: Mailboxes, account: Account, subject: bytes) -> None:
         self.account = account

@@ -70,7 +70,7 @@ class RouteConnection(Connection):
         return self._cluster.open_route(peer, self, self._dial)
 
     def eof_received(self) -> bool:
-        """Close the route; TLS cannot close one direction only, so its transport must close too."""
+        """Close the route. Return False for TLS, which cannot close one direction only: asyncio then closes it."""
         super().eof_received()
         return self.transport.can_write_eof()
 

@@ -15,7 +15,7 @@ PACKED_MAX = 64 * 1024 * 1024
 
 
 class InflateFailed(ValueError):
-    """The message is damaged, or too large."""
+    """Raised when a compressed message is damaged, or inflates to too many bytes."""
 
 
 class Inflater:

@@ -35,7 +35,7 @@ COMPRESSION = ServerPerMessageDeflateFactory(server_no_context_takeover=True, cl
 
 
 class UpgradeRefused(Exception):
-    """The request is refused with a status; the text is for the log."""
+    """Raised to refuse a request with an HTTP status; the exception's text is for the log."""
 
     def __init__(self, status: int, cause: str) -> None:
         super().__init__(cause)
@@ -43,12 +43,12 @@ class UpgradeRefused(Exception):
 
 
 class NotHttp(Exception):
-    """The input is not an HTTP request."""
+    """Raised for input that is not an HTTP request."""
 
 
 @dataclass(frozen=True, slots=True)
 class Upgrade:
-    """An accepted upgrade."""
+    """An accepted upgrade: the answer to the client, and the properties of the connection."""
 
     answer: bytes
     terms: Terms

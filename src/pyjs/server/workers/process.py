@@ -35,7 +35,7 @@ FORMATTED = re.compile(  # the beginning of a line that a log has written, with 
 
 
 class State(enum.Enum):
-    """STARTING -> READY -> RESTING -> STARTING; any state -> ENDED."""
+    """The states of a worker: STARTING -> READY -> RESTING -> STARTING; any state -> ENDED."""
 
     STARTING = enum.auto()
     READY = enum.auto()

@@ -61,7 +61,7 @@ def run(options: Options) -> int:
 
 
 class Supervisor:
-    """All workers of one server."""
+    """Starts, watches and stops the workers of one server."""
 
     def __init__(self, options: Options, log: Logger) -> None:
         self.options = options

@@ -21,7 +21,7 @@ WILDCARD = re.compile(r"\$([1-9]\d?)|\{\{\s*wildcard\(\s*([1-9]\d?)\s*\)\s*\}\}"
 
 @dataclass(frozen=True, slots=True)
 class Mapping:
-    """One mapping, checked."""
+    """One checked subject mapping."""
 
     source: str
     destination: str

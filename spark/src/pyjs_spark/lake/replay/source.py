@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The archive of one stream."""
+    """The archive of one stream, from which a replay reads."""
 
     created: str  # of the stream
     headers: str  # map, raw or false
