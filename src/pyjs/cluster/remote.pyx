@@ -72,7 +72,7 @@ cdef class RemoteAccount(RemoteSink):
         return 1
 
     cdef int deliver_untraced(self, Msg* m, Target* t) noexcept:
-        """Deliver a message as `deliver` does; its trace ended before it reached this account."""
+        """Deliver a message as `deliver` does. The message's trace ended before the message reached this account."""
         try:
             if m.told & self.writer.bit:
                 return self.send(m, t)

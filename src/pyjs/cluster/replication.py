@@ -54,7 +54,7 @@ class Replication:
     def __init__(self, cluster: Cluster, *, heeds_silence: bool = True) -> None:
         """Begin without connections. Without `heeds_silence`, a server is silent only if its connection has ended.
 
-        That is for workers: on one machine a process that ends closes its connections, and a silent one is busy.
+        That is for workers: on one machine, a process that ends closes its connections, and a silent process is busy.
         """
         self._cluster = cluster
         self._heeds_silence = heeds_silence

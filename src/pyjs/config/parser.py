@@ -43,7 +43,9 @@ VALUES_MAX = 1_000_000  # number of values; a value counts once for each referen
 def parse_file(
     path: str, read: Read, environ: Mapping[str, str], twice: list[Problem] | None = None
 ) -> ConfigMap:
-    """Return the contents of the file `path` and its includes; add keys set twice in one file's block to `twice`.
+    """Return the contents of the file `path` and its includes.
+
+    Add to `twice` the keys that are set twice in one block of a file.
 
     Raises:
         ConfigError: the text is not in this language, or a file cannot be read.

@@ -191,7 +191,7 @@ cdef class Account:
         return r.n > 0 or r.n_groups > 0
 
     cdef Route* route(self, const char* subject, size_t n) noexcept nogil:
-        """Return the route of `subject`; see Sublist.find for the time for which the route is valid."""
+        """Return the route of `subject`; Sublist.find says how long the route is valid."""
         if subject[0] == c'_' or subject[0] == c'$':
             return self.subs.find_prefixed(subject, n)
         return self.subs.find(subject, n)

@@ -213,7 +213,7 @@ class _Planner:
         self._count += 1
 
     def _order(self) -> Generator[None, None, None]:
-        """Set the waves of streams, and refuse those whose subjects other streams have and do not give up."""
+        """Set the waves of the streams. Refuse a stream that needs a subject which another stream keeps."""
         taken = SubjectTree()
         for name, there in self._stored.streams.items():
             yield from self._take(name, there.config.subjects, taken)

@@ -93,7 +93,7 @@ def rewrite_files(old: Options, new: Options, log: Log, write_ports_file: Callab
 
 
 def refuse_reload() -> str:
-    """Return the reason for which a single worker refuses a reload: all workers have the same configuration."""
+    """Return the error text for a reload of a single worker: all workers must have the same configuration."""
     return "a server with workers reloads all of them at once: send SIGHUP to it, or use pyjs-server --signal reload"
 
 

@@ -218,7 +218,7 @@ class _Reader:
         return _random(limit, self._chance, self._randoms)
 
     def _of_one_token(self, name: str, args: list[str], token: str) -> Piece:
-        """Return the piece for a function of one token, whose number is the first argument."""
+        """Return the piece for a function of one token; the function's first argument is the token's number."""
         wanted = 1 if name == "wildcard" else 2
         if len(args) < wanted or args == [""]:
             raise _fault(_TOO_FEW, token)

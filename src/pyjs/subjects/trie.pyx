@@ -73,7 +73,7 @@ cdef int put_child(TrieNode* parent, const char* token, size_t n, TrieNode* node
 
 
 cdef size_t shared_size(const char* a, size_t n, const char* b, size_t m) noexcept nogil:
-    """Return the size of the whole tokens with which both `a` and `b` begin."""
+    """Return the size of the longest common beginning of `a` and `b` that consists of whole tokens."""
     cdef size_t i = 0, size = 0
     while i < n and i < m and a[i] == b[i]:
         if a[i] == c'.':

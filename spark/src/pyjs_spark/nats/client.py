@@ -264,7 +264,7 @@ class Client:
         return None
 
     def _view(self, words: list[bytes], head_size: int) -> memoryview:
-        """Return the payload of a message without headers, whose line has already arrived."""
+        """Return the payload of a message without headers; the message's first line has already arrived."""
         stream = self._stream
         if not words[-1].isdigit() or len(words[-1]) > DIGITS_MAX:
             raise ProtocolError(f"{self.address}: the server sent {b' '.join(words)[:60]!r}")

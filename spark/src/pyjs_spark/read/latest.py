@@ -161,7 +161,7 @@ class LatestRead(pull.PullRead):
         return self._empty < following - at + EMPTY_BEFORE_A_LOOK or self._has_pending()
 
     def _has_pending(self) -> bool:
-        """Return whether the consumer reports more messages; if it does, the next request waits for them."""
+        """Return whether the consumer reports more messages; from now on, requests wait for a message."""
         assert self._consumer is not None
         try:
             info = self._client.api(f"CONSUMER.INFO.{self._what.stream}.{self._consumer.name}")

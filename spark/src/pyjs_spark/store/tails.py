@@ -23,7 +23,7 @@ Tails = dict[str, tuple[int, bytes]]
 def tails_signature(messages: str) -> Signature:
     """Return a value that changes when the account's `tails` changes.
 
-    `messages` is a directory of one of its streams.
+    `messages` is the directory of the segments of any stream of the account.
     """
     try:
         found = os.stat(_path_of(messages))

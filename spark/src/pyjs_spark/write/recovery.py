@@ -116,7 +116,7 @@ class Recovery:
         return count > 0
 
     def _take(self, batch: pa.RecordBatch, found: Found) -> int:
-        """Add the rows of the batch among these messages to `found`; return their number."""
+        """Add to `found` the messages that are rows of the batch to recover; return the number of these rows."""
         mark = re.escape(self.batch_mark)
         of_row = re.compile(rb"(?i)\r\n(nats-msg-id|pyjs-sink): %b(\d+):(\d+)\r\n" % mark)
         headers = batch.column(1)

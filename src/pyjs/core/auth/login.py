@@ -209,7 +209,7 @@ class Login:
         self._session.close(*EXPIRED)
 
     def _decide(self, claim: Claim, then: Callable[[User | None], None]) -> None:
-        """Verify `claim`, and call `then` with its user, or with None if it is false; now or in a later turn."""
+        """Verify `claim`; call `then`, now or later, with the user of the claim, or None if the claim is false."""
         session = self._session
         authenticator = self._authenticator = self._entrance()
         holds = authenticator.decide(claim)

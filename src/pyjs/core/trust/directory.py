@@ -73,7 +73,7 @@ class TokenDirectory:
         return sorted(self._digests)
 
     def changed(self) -> list[str]:
-        """Return the accounts whose files another program changed."""
+        """Return the accounts whose files were changed by another program."""
         found = []
         for name, digest in list(self._digests.items()):
             try:

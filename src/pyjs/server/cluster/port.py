@@ -216,7 +216,7 @@ class RoutePort:
         self.cluster.stop()
 
     def _dial_due(self) -> None:
-        """Start a connection to each server to which one is due."""
+        """Start the connections to other servers that are due."""
         for dial in self.cluster.take_dials():
             if not self._stopped:
                 task = self.driver.loop.create_task(self._dial(dial))

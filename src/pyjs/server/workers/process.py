@@ -128,7 +128,7 @@ class WorkerProcess:
         self._changed()
 
     async def _run_once(self) -> str:
-        """Run one process until it ends; return a description of the way in which it ended."""
+        """Run one process until it ends; return a description of how it ended."""
         self._ready_at = 0.0
         ours, theirs = socket.socketpair()
         self._channel_ended.clear()
