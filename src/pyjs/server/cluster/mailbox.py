@@ -3,8 +3,8 @@
 A mailbox holds only messages to inboxes. A client may get such a message twice, from this server and from the other
 one, but clients ignore the second answer to a request. A held message is sent once to each server that has the
 subscription now. It is sent to no receiver on this server: neither to mailboxes of other clients, nor to subscribers
-that have already received it. Other messages are lost meanwhile, as always in core NATS. Messages of a
-consumer are lost too, since they have the subjects of the stream, but the consumer delivers them again.
+that have already received it. Other messages are lost meanwhile, as always in core NATS. A consumer's messages are
+lost too, since they have the subjects of the stream, but the consumer delivers them again.
 """
 
 from __future__ import annotations
