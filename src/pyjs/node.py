@@ -292,7 +292,7 @@ class Node(Host):
             raise
 
     def _member(self) -> MemberNode | None:
-        """Return this server's part in a JetStream cluster, or None if it is not in one.
+        """Return this server's part in a JetStream cluster, or None if it is in no such cluster.
 
         Raises:
             NotStarted: the engine is missing, or the server already has routes.

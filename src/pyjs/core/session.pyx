@@ -56,7 +56,7 @@ cdef bytes SYSTEM_QUEUE = b"_sys_"
 
 
 cdef inline int count_delivery(ClientSession session, Msg* m, Target* t, size_t size, size_t copied) noexcept nogil:
-    """Count a message of `size` bytes that was written to the output buffer; `copied` of them were copied."""
+    """Count a message of `size` bytes that was written to the output buffer; `copied` of its bytes were copied."""
     t.sub.delivered += 1
     session.out_msgs += 1
     session.out_bytes += size

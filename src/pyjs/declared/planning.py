@@ -54,7 +54,7 @@ class Verb(Enum):
 
 
 class StoredStream(NamedTuple):
-    """A stored stream."""
+    """A stored stream: its configuration and the size of its contents."""
 
     config: StreamConfig
     contents: Contents

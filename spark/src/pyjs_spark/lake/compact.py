@@ -233,7 +233,7 @@ def write_one(rows: DataFrame, folder: Path) -> Path:
 def _checked(path: Path, first: Path) -> int:
     """Return the number of rows of a file.
 
-    Check that its sequences match its name, and its columns those of `first`.
+    Check that the sequences in the file match its name, and that its columns are those of `first`.
     """
     import pyarrow.parquet as pq
 
