@@ -71,7 +71,7 @@ BASE32 = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"  # RFC 4648
 
 
 class NotStarted(PyjsError):
-    """JetStream cannot start in this cluster; the exception's text has the reason."""
+    """Raised when JetStream cannot start in this cluster; the exception's text says why."""
 
 
 class Node(Host):
@@ -292,7 +292,7 @@ class Node(Host):
             raise
 
     def _member(self) -> MemberNode | None:
-        """Return this server's part in a JetStream cluster, or None if it is not in one.
+        """Return this server's part in a JetStream cluster, or None if it is in no such cluster.
 
         Raises:
             NotStarted: the engine is missing, or the server already has routes.
@@ -311,7 +311,7 @@ class Node(Host):
         return MemberNode(self, self.options, Replication(cluster))
 
     def _spread(self) -> SpreadNode | None:
-        """Return this worker's part if the workers share the streams, or None."""
+        """Return this worker's part in sharing the streams, or None if the workers do not share them."""
         worker, cluster = self.options.worker, self.cluster
         if worker is None or cluster is None or not self.options.jetstream.spread_workers:
             return None
@@ -551,7 +551,7 @@ class Node(Host):
             self._in_turn = False
 
     def _end_turn(self, now_ns: int) -> None:
-        """Expire consumers, repair objects that had faults, and free unused routes, now and at the next time due."""
+        """Expire consumers, repair objects after faults, and free unused routes; set the timer for more routes."""
         state, routes = self.turn_state, self.routes
         if state.expired:
             consumers = state.take("expired")

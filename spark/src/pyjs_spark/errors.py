@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 
 
 class SparkError(Exception):
-    """Any error of this package."""
+    """The base class of all errors of this package."""
 
 
 class ServerUnreachable(SparkError):
@@ -51,7 +51,7 @@ class ReadStalled(SparkError):
 
 
 class SeqTooLarge(SparkError):
-    """A sequence above 2^63-1, the maximum of Spark's column type."""
+    """A sequence is above 2^63-1, the maximum of Spark's column type."""
 
 
 class ApiError(SparkError):

@@ -18,7 +18,7 @@ LEVELS = {
 
 
 class StandardLog(Log):
-    """Passes each line to a logger."""
+    """A log that passes each line to a logger of the program."""
 
     def __init__(self, logger: logging.Logger | None, debug: bool = False, trace: bool = False) -> None:
         self._logger = logging.getLogger(NAME) if logger is None else logger

@@ -23,7 +23,7 @@ CHECK_SIZE = 8
 
 
 class BlockBytes:
-    """Decodes a stored block from pieces of any size."""
+    """Decodes a stored block, whose bytes arrive in pieces of any size."""
 
     def __init__(self) -> None:
         # The first bytes, until the kind is known; of a compressed block, also the last eight bytes.

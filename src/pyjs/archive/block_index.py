@@ -66,7 +66,7 @@ NOTHING_REMOVED = RemovedSet()
 
 @dataclass(frozen=True, slots=True)
 class IndexedBlock:
-    """One block in an index."""
+    """The description of one block in an index."""
 
     number: int
     first_seq: int
@@ -84,7 +84,7 @@ class IndexedBlock:
 
 @dataclass(frozen=True, slots=True)
 class StreamIndex:
-    """The index of all blocks."""
+    """The decoded index of all blocks of a stream."""
 
     msgs: int
     first_seq: int

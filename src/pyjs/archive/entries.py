@@ -7,8 +7,8 @@
 entry_reader.pyx reads entries; jetstream/transfer/messages.pyx writes the messages of a snapshot.
 
 The first entry is `state.json`, followed by `consumers/<name>` for each consumer, and by the messages in order of
-sequence, whose names are subjects. An entry whose fields are all zero ends the archive; without it, the archive is
-incomplete.
+sequence. The name of a message is its subject. An entry whose fields are all zero ends the archive; without it, the
+archive is incomplete.
 
 Source: ADR-63 of NATS; the bytes as nats-server 2.15 writes them, tests/conformance/test_archives.py.
 """
@@ -26,7 +26,7 @@ INT64_MAX = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True)
 class ArchiveEntry:
-    """One entry."""
+    """One entry of an archive."""
 
     name: bytes
     ts: int  # ns since the epoch

@@ -31,7 +31,7 @@ SKIPPABLE = 0x80
 
 
 class BadArchive(ValueError):
-    """The bytes are not a valid archive."""
+    """Raised for bytes that are not a valid archive."""
 
 
 def frame(data: bytes | memoryview) -> bytes:
@@ -69,7 +69,7 @@ class FrameWriter:
 
 
 class FrameReader:
-    """Decodes frames from pieces of any size."""
+    """Decodes frames, whose bytes arrive in pieces of any size."""
 
     def __init__(self) -> None:
         self._held = bytearray()

@@ -30,7 +30,7 @@ REGULAR, EXTENSION = (b"0", b"\0"), b"x"
 
 @dataclass(frozen=True, slots=True)
 class FileStart:
-    """The start of a file; `size` bytes follow."""
+    """The start of a file in an archive; `size` bytes follow."""
 
     name: str
     size: int
@@ -38,7 +38,7 @@ class FileStart:
 
 @dataclass(frozen=True, slots=True)
 class FileEnd:
-    """The end of a file."""
+    """The end of a file in an archive."""
 
 
 class Part(Enum):
@@ -50,7 +50,7 @@ class Part(Enum):
 
 
 class TarReader:
-    """Reads files from pieces of any size."""
+    """Reads the files of a tar archive, whose bytes arrive in pieces of any size."""
 
     def __init__(self) -> None:
         self._held = bytearray()

@@ -32,7 +32,7 @@ class NotNow(PyjsError):
 
 
 class CorruptRecord(PyjsError):
-    """Stored bytes differ from the bytes that were written."""
+    """Raised when stored bytes differ from the bytes that were written."""
 
     def __init__(self, path: str, offset: int, reason: str) -> None:
         super().__init__(f"{path} at {offset}: {reason}")

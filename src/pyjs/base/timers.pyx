@@ -11,7 +11,7 @@ cdef enum:
 
 
 cdef class Timer:
-    """One deadline, which fires once unless it is cancelled."""
+    """A callback with a deadline; the callback is called once unless the timer is cancelled."""
 
     def __cinit__(self, Timers timers not None, deadline_ns, callback, owner):
         self.timers = timers
@@ -39,7 +39,7 @@ cdef class Timers:
     def at(self, deadline_ns, callback, owner=None) -> Timer:
         """Call `callback` in the first turn at or after `deadline_ns`.
 
-        An exception in it causes a repair of `owner`.
+        An exception in the callback causes a repair of `owner`.
         """
         cdef Timer timer = Timer(self, deadline_ns, callback, owner)
         heappush(self.heap, (deadline_ns, self.order, timer))
@@ -47,7 +47,7 @@ cdef class Timers:
         return timer
 
     cdef int note_cancelled(self) except -1:
-        """Remove all cancelled deadlines once they are more than half of the heap, so that its memory shrinks."""
+        """Count a cancelled deadline. Remove all cancelled ones once they are more than half of a large heap."""
         self.cancelled += 1
         if self.cancelled >= SWEEP_MIN and 2 * self.cancelled > len(self.heap):
             self.heap = [item for item in self.heap if (<Timer> item[2]).callback is not None]

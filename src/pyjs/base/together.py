@@ -17,7 +17,7 @@ from pyjs.base.disk import Disk
 
 
 class Together:
-    """One group of syncs on the file system of a directory."""
+    """A group of file syncs that one sync of the file system replaces."""
 
     def __init__(self, disk: Disk, directory: str) -> None:
         self._disk = disk

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def text(fields: Map, name: str) -> str:
-    """Return a string."""
+    """Return the string in the field `name`, or "" if it is missing."""
     value = fields.get(name)
     if value is None:
         return ""
@@ -31,7 +31,7 @@ def text(fields: Map, name: str) -> str:
 
 
 def number(fields: Map, name: str, default: int = 0) -> int:
-    """Return a 64-bit integer."""
+    """Return the 64-bit integer in the field `name`, or `default` if it is missing."""
     value = fields.get(name)
     if value is None:
         return default
@@ -41,7 +41,7 @@ def number(fields: Map, name: str, default: int = 0) -> int:
 
 
 def flag(fields: Map, name: str) -> bool:
-    """Return a bool."""
+    """Return the bool in the field `name`, or False if it is missing."""
     value = fields.get(name)
     if value is None:
         return False
@@ -51,7 +51,7 @@ def flag(fields: Map, name: str) -> bool:
 
 
 def texts(fields: Map, name: str) -> tuple[str, ...]:
-    """Return a list of strings."""
+    """Return the strings in the list `name`, or () if it is missing."""
     value = fields.get(name)
     if value is None:
         return ()
@@ -61,7 +61,7 @@ def texts(fields: Map, name: str) -> tuple[str, ...]:
 
 
 def block(fields: Map, name: str) -> Map:
-    """Return an object."""
+    """Return the object in the field `name`, or {} if it is missing."""
     value = fields.get(name)
     if value is None:
         return {}
@@ -71,7 +71,7 @@ def block(fields: Map, name: str) -> Map:
 
 
 def blocks(fields: Map, name: str) -> tuple[Map, ...]:
-    """Return a list of objects."""
+    """Return the objects in the list `name`, or () if it is missing."""
     value = fields.get(name)
     if value is None:
         return ()
@@ -81,7 +81,7 @@ def blocks(fields: Map, name: str) -> tuple[Map, ...]:
 
 
 def numbers(fields: Map, name: str) -> dict[str, int]:
-    """Return an object whose values are integers."""
+    """Return the object in the field `name`, whose values are integers, or {} if it is missing."""
     found = block(fields, name)
     return {key: number(found, key) for key in found}
 

@@ -34,7 +34,7 @@ TYPE_OF_PEER = {"nats": "STANDARD", "websocket": "WEBSOCKET", "in_process": "IN_
 
 
 class BadTemplate(ValueError):
-    """A template cannot be filled in for this user."""
+    """Raised when a template cannot be filled in for a user."""
 
 
 @dataclass(frozen=True, slots=True)

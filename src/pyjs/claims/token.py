@@ -49,7 +49,7 @@ DECORATED = re.compile(r"-{3,}[^\n]*-{3,}\r?\n([\w\-.=]+)\r?\n-{3,}[^\n]*-{3,}(?
 
 
 class TokenFault(ValueError):
-    """A token is invalid; the text is nats-server's."""
+    """Raised for an invalid token; the exception's text is nats-server's."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,7 @@ class Held:
 
 
 class Awaited:
-    """The held messages of one server."""
+    """The messages that one server holds until a subscriber returns."""
 
     def __init__(self, host: Host, is_awaited: Callable[[str, bytes], bool]) -> None:
         """`is_awaited` returns whether a subject of an account belongs to a stream that may soon have a leader."""

@@ -54,7 +54,7 @@ class Refusal:
 
 @dataclass(slots=True)
 class _Fence:
-    """A call that waits for the answers of other servers."""
+    """A callback that waits until other servers have answered."""
 
     awaited: int  # servers that have not answered
     passed: Callable[[], None]
@@ -155,7 +155,7 @@ class Cluster:
         return server_id in self.routes
 
     def is_settled(self) -> bool:
-        """Return whether each known address led to a server whose subscriptions are known, or to none."""
+        """Return whether every address was tried, and the subscriptions of every connected server are known."""
         return self._mesh.is_settled() and all(route.synced for route in self.routes.values())
 
     def is_told(self, server_id: str) -> bool:
@@ -383,7 +383,8 @@ class Cluster:
     def fence(self, passed: Callable[[], None]) -> None:
         """Call `passed` when every other server has applied all interest that this server has sent so far.
 
-        By then, all messages that they sent earlier have arrived, except those on the connections for large messages.
+        By then, all messages that the other servers sent before have arrived, except those on the connections for
+        large messages.
         """
         self.tell_interest()
         fence = _Fence(len(self.routes), passed)
@@ -499,7 +500,7 @@ class Cluster:
             route.send_info(text)
 
     def peer_says(self, route: Route, body: bytes) -> None:
-        """Apply the description of itself and its peers that another server sent.
+        """Apply the description that another server sent of itself and its peers.
 
         Raises:
             BadHello: the body is not valid JSON.

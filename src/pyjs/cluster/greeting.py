@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Greeting:
-    """The lines of one route, until the route is open."""
+    """The exchange of the first lines of one route, until the route is open."""
 
     def __init__(self, route: Route) -> None:
         self._route = route

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Headcount:
-    """The counts sent to other servers, and the counts received from them."""
+    """Sends this server's numbers of clients to other servers, and adds up the numbers that they have sent."""
 
     def __init__(self, routes: dict[str, Route]) -> None:
         self._routes = routes

@@ -29,7 +29,7 @@ TEXT_MAX = 4096
 
 
 class BadHello(ValueError):
-    """The other side sent an invalid first line or frame; the text has the reason."""
+    """Raised for an invalid first line or frame from the other side; the exception's text says what is wrong."""
 
 
 @dataclass(frozen=True, slots=True)

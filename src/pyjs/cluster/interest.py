@@ -90,7 +90,10 @@ class Interest:
 
 
 def keys_of(sub: Subscription) -> tuple[Key, ...]:
-    """Return the interest that `sub` adds for other servers, or () if another subscription already added the same."""
+    """Return the interest that other servers must know for `sub`; () if its sink tells them nothing (`stays_here`).
+
+    The subjects are those of the sink's `told_as`, if it has any, instead of the subscription's own.
+    """
     if getattr(sub.sink, "stays_here", False):
         return ()
     subjects: tuple[bytes, ...] | None = getattr(sub.sink, "told_as", None)

@@ -32,7 +32,10 @@ LEARNED_MAX = 256  # maximum number of learned addresses
 
 
 class DialState(enum.Enum):
-    """WAITING -> DIALING -> CONNECTED, or back to WAITING; DIALING -> DROPPED if the address is this server's own."""
+    """The states of a Dial: WAITING -> DIALING -> CONNECTED, or back to WAITING after a failure.
+
+    DIALING -> DROPPED if the address is this server's own.
+    """
 
     WAITING = enum.auto()
     DIALING = enum.auto()
@@ -63,7 +66,7 @@ class Dial:
 
 
 class Mesh:
-    """The addresses of the other servers."""
+    """The addresses of the other servers, and the connection attempts to them."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster

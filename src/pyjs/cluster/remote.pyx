@@ -22,7 +22,7 @@ cdef bytes AUDIT = b"$JS.EVENT.ADVISORY.API"    # jetstream.api.audit.SUBJECT
 
 
 cdef class RemoteAccount(RemoteSink):
-    """One account at the other server."""
+    """The receiver of messages for the subscriptions that one account has at the other server."""
 
     def __cinit__(self, RouteWriter writer not None, Account account not None, uint32_t number, bint silent):
         self.writer = writer
@@ -72,7 +72,7 @@ cdef class RemoteAccount(RemoteSink):
         return 1
 
     cdef int deliver_untraced(self, Msg* m, Target* t) noexcept:
-        """Deliver a message as `deliver` does; its trace ended before it reached this account."""
+        """Deliver a message as `deliver` does. The message's trace ended before the message reached this account."""
         try:
             if m.told & self.writer.bit:
                 return self.send(m, t)

@@ -58,7 +58,7 @@ class Replication:
     def __init__(self, cluster: Cluster, *, heeds_silence: bool = True) -> None:
         """Begin without connections. Without `heeds_silence`, a server is silent only if its connection has ended.
 
-        That is for workers: on one machine a process that ends closes its connections, and a silent one is busy.
+        That is for workers: on one machine, a process that ends closes its connections, and a silent process is busy.
         """
         self._cluster = cluster
         self._heeds_silence = heeds_silence
@@ -160,7 +160,7 @@ class Replication:
             account.interest.withdraw(keys)
 
     def fence(self, passed: Callable[[], None]) -> None:
-        """Call `passed` when all messages that other servers sent before they knew the current interest are here."""
+        """Call `passed` when all messages have arrived that other servers sent before they knew this interest."""
         self._cluster.fence(passed)
 
     def quiet_ns(self, node: int) -> int:
@@ -172,7 +172,7 @@ class Replication:
         return max(0, self._cluster.host.clock.now_ns() - pulse.last_activity_ns)
 
     def reached(self) -> set[int]:
-        """Return the servers that get the messages of this server's clients: their subscriptions are known."""
+        """Return the node numbers of the servers whose subscriptions are known to this server."""
         routes = self._cluster.routes.values()
         return {number_of(each.info.server_name) for each in routes if each.synced and each.info is not None}
 

@@ -47,7 +47,7 @@ PROTOCOL = "Protocol Violation"
 class Unknown:
     """An account of the other side that does not exist at this server.
 
-    Its interest is stored in case it is created.
+    Its interest is stored, and applied when the account is created.
     """
 
     def __init__(self, name: str) -> None:

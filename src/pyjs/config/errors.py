@@ -43,7 +43,7 @@ class Problem(NamedTuple):
 
 
 class ConfigError(PyjsError):
-    """The configuration is invalid; the text has one line for each problem."""
+    """Raised for an invalid configuration; the exception's text has one line for each problem."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
@@ -56,7 +56,7 @@ class ConfigError(PyjsError):
 
 
 class Refused(Exception):
-    """A value was refused; the reader of the block collects the problem."""
+    """Raised when a value is refused; the reader of the block collects the problem."""
 
     def __init__(self, place: Place, cause: str, fix: str) -> None:
         super().__init__(cause)

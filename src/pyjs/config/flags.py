@@ -28,7 +28,7 @@ _BOOLS |= dict.fromkeys(("0", "f", "F", "false", "FALSE", "False"), False)
 
 
 class UsageError(Exception):
-    """The command line is invalid; the text has the reason."""
+    """Raised when the command line is invalid; the exception's text says why."""
 
 
 class Flag(NamedTuple):
@@ -44,7 +44,7 @@ class Flag(NamedTuple):
 
 
 def _flag(names: str, kind: Type, attrs: str, metavar: str, text: str, group: str = "Server") -> Flag:
-    """Return a flag; `names` and `attrs` hold several, separated by spaces."""
+    """Return a flag; `names` and `attrs` are lists of words, separated by spaces."""
     return Flag(tuple(names.split()), kind, tuple(attrs.split()), metavar, text, group, metavar == "<port>")
 
 

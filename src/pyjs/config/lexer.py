@@ -54,7 +54,7 @@ class Variable:
 
 
 class Lexer:
-    """The text of one file, and the current position."""
+    """Reads the text of one file, from the current position on."""
 
     __slots__ = ("_line_starts", "at", "file", "text")
 

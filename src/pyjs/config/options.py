@@ -95,7 +95,7 @@ class AuthorizationOptions:
 
 @dataclass(eq=False, repr=False, slots=True)
 class TrustedProxy:
-    """A proxy through which clients may connect."""
+    """One entry of `proxies`: a proxy through which clients may connect."""
 
     key: str = ""  # its public key
 
@@ -171,7 +171,7 @@ class TraceDest:
 
 @dataclass(eq=False, repr=False, slots=True)
 class AccountOptions:
-    """One account."""
+    """The options of one account."""
 
     name: str = ""
     users: tuple[UserOptions, ...] = ()
@@ -267,7 +267,7 @@ class MonitoringOptions:
 
 @dataclass(eq=False, repr=False, slots=True)
 class TlsOptions:
-    """TLS of one port, with the checks of the peers' certificates; it is off without a certificate."""
+    """TLS of one port, with the checks of the peers' certificates. Without a certificate, TLS is off."""
 
     cert_file: str = ""  # certificate chain, PEM
     key_file: str = ""  # private key of `cert_file`, PEM
@@ -351,7 +351,7 @@ class ClusterLogin:
 
 @dataclass(eq=False, repr=False, slots=True)
 class ClusterOptions:
-    """The cluster of this server; without a port it is not in a cluster."""
+    """The cluster of this server. Without a port, the server is in no cluster."""
 
     name: str = ""
     host: str = "0.0.0.0"

@@ -43,7 +43,9 @@ VALUES_MAX = 1_000_000  # number of values; a value counts once for each referen
 def parse_file(
     path: str, read: Read, environ: Mapping[str, str], twice: list[Problem] | None = None
 ) -> ConfigMap:
-    """Return the contents of the file `path` and its includes; add keys set twice in one file's block to `twice`.
+    """Return the contents of the file `path` and its includes.
+
+    Add to `twice` the keys that are set twice in one block of a file.
 
     Raises:
         ConfigError: the text is not in this language, or a file cannot be read.
@@ -62,7 +64,7 @@ def _read_nothing(path: str) -> str:
 
 
 class _Whole:
-    """The limits shared by all files of one configuration."""
+    """Counts files, characters and values of a whole configuration, and enforces their limits."""
 
     __slots__ = ("_shapes", "_size", "_twice", "_values", "files")
 
@@ -241,7 +243,7 @@ class Parser:
         return values
 
     def _end(self, separators: str, closer: str) -> None:
-        """Skip the end of a value: separators, or the position before `closer`."""
+        """Skip the separators after a value, or stop before `closer`; fail at any other text."""
         lexer = self._lexer
         line_ended = lexer.skip_gap()
         if lexer.take_char(separators) or line_ended:

@@ -64,7 +64,7 @@ class Unsupported(NamedTuple):
 
 
 class Table:
-    """The rows of one block."""
+    """The option table of one block: its rows."""
 
     def __init__(self, path: str, keys: Iterable[Key], unsupported: Iterable[Unsupported] = ()) -> None:
         self.path = path  # the attribute of Options that the block fills, dotted; "": the top level

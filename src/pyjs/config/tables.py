@@ -103,7 +103,7 @@ def _read_log_format(reading: Reading, key: Key, value: Value, target: object) -
 
 
 def _read_pair(reading: Reading, key: Key, value: Value, target: object) -> object:
-    """Read a bool, and set two attributes to it."""
+    """Read a bool, and return it twice, for the two attributes of the key."""
     on = BOOL.read(reading, key, value, target)
     return on, on
 

@@ -40,7 +40,7 @@ class Entry:
 
 
 class ConfigMap(dict[str, Entry]):
-    """Entries by key; setting a key again moves it to the end."""
+    """A parsed map: its entries by key. Setting a key again moves it to the end."""
 
     def put(self, entry: Entry) -> None:
         """Add `entry`; replace an earlier one with exactly the same name."""

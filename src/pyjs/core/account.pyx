@@ -191,7 +191,7 @@ cdef class Account:
         return r.n > 0 or r.n_groups > 0
 
     cdef Route* route(self, const char* subject, size_t n) noexcept nogil:
-        """Return the route of `subject`; see Sublist.find for the time for which the route is valid."""
+        """Return the route of `subject`; Sublist.find says how long the route is valid."""
         if subject[0] == c'_' or subject[0] == c'$':
             return self.subs.find_prefixed(subject, n)
         return self.subs.find(subject, n)
@@ -213,9 +213,9 @@ cdef class Account:
         return b""
 
     cdef bint may_wait(self, Msg* m, PyObject* sink, bytes line):
-        """In a cluster, hold a message without a receiver, in case another server has one.
+        """In a cluster, hold a message that has no receiver here, in case another server has a receiver.
 
-        Return whether it is held.
+        Return whether the message is held.
         """
         awaited = None if self.interest is None else self.interest.awaited
         return awaited is not None and not m.aliased and awaited.take(
@@ -254,7 +254,7 @@ cdef class Account:
         """Call `handler` with a Request, in the turn, for each message that matches `subject`.
 
         `service` is the subject of the handler in the system account, if that account offers it to all accounts. With
-        `stays_here`, other servers do not send their requests to it.
+        `stays_here`, other servers do not send their requests to the handler.
         """
         cdef PySink sink = PySink(self.turn, handler)
         sink.service = service

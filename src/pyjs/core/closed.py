@@ -124,7 +124,7 @@ class ClosedSessions:
         return list(self)[at]
 
     def parts(self) -> Iterator[list[ClosedSession]]:
-        """Return an iterator over all stored sessions, as lists of some at a time."""
+        """Return an iterator over lists of several sessions each, which together contain all stored sessions."""
         newest = _Piece(marshal.dumps(self._newest), self._owners)
         return _parts((*self._pieces, newest), max(self._surplus(), 0))
 

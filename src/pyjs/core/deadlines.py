@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Deadlines:
-    """The deadlines of one session."""
+    """The timers for the login and the output of one session."""
 
     __slots__ = ("_login", "_session", "_write")
 

@@ -21,7 +21,7 @@ KNOWN_MAX = 256  # different faults that are counted separately
 
 
 class Faults:
-    """The faults of one node."""
+    """Counts and logs the unexpected exceptions of one node."""
 
     def __init__(self, log: Log) -> None:
         self._log = log

@@ -72,7 +72,7 @@ class SessionEvents(ABC):
 
     @abstractmethod
     def traced(self, trace: Trace) -> None:
-        """Publish `trace`: at once or, if a stream stores the message, when it is written."""
+        """Publish `trace`: at once or, if a stream stores the message, after the stream has written it."""
 
 
 class Host(ABC):

@@ -48,7 +48,7 @@ class Peer(NamedTuple):
 
 
 class ShownCertificate(NamedTuple):
-    """One certificate in /connz."""
+    """One certificate of a client, as /connz shows it."""
 
     subject: str
     spki_sha256: str  # of the public key, in hex
@@ -73,7 +73,7 @@ class TlsPeer(NamedTuple):
 
 
 class TraceLimits(NamedTuple):
-    """The limits of the trace of one connection; it ends at the first of `seconds` and `lines`."""
+    """The limits of the trace of one connection; the trace ends after `seconds` or after `lines`."""
 
     seconds: int
     lines: int

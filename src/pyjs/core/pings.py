@@ -19,7 +19,7 @@ RTT_EVERY_NS = 3600 * NS_PER_S
 
 
 class Pings:
-    """The PINGs of one session."""
+    """Sends the server's PINGs to one client, and measures its round-trip time."""
 
     __slots__ = ("_outstanding", "_sent_at_ns", "_session", "_timer", "rtt_ns")
 

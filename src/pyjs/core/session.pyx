@@ -56,7 +56,7 @@ cdef bytes SYSTEM_QUEUE = b"_sys_"
 
 
 cdef inline int count_delivery(ClientSession session, Msg* m, Target* t, size_t size, size_t copied) noexcept nogil:
-    """Count a message of `size` bytes that was written to the output buffer; `copied` of them were copied."""
+    """Count a message of `size` bytes that was written to the output buffer; `copied` of its bytes were copied."""
     t.sub.delivered += 1
     session.out_msgs += 1
     session.out_bytes += size
@@ -78,7 +78,7 @@ cdef inline int count_delivery(ClientSession session, Msg* m, Target* t, size_t 
 
 
 cdef class ClientSession(Sink):
-    """One client."""
+    """The server's end of one client connection."""
 
     def __cinit__(self, object host, Account account, object peer, object link, uint64_t cid):
         self.host = host
@@ -261,7 +261,7 @@ cdef class ClientSession(Sink):
         return not self.closing
 
     cdef int64_t parse_read(self, int64_t left) except? -1:
-        """Parse one read within `left` units of work; return the unused units. `input.begun`: a part is unparsed."""
+        """Parse one read within `left` units of work; return the unused units. `input.begun`: bytes are left."""
         cdef uint64_t visited
         cdef int op, receivers
         while not self.closing:
@@ -288,7 +288,7 @@ cdef class ClientSession(Sink):
         return left
 
     cdef int64_t relieve(self, int64_t left) except? -1:
-        """Run a partial turn to write output, and return `left` less its work; return 0 if called inside a turn."""
+        """Write output in a partial turn; return `left` less the work done, or 0 if a buffer is still too full."""
         cdef int64_t began = self.host.clock.now_ns()
         self.host.relieve(self.turn.now)
         left -= max(0, self.host.clock.now_ns() - began) // RELIEF_NS

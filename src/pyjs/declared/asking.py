@@ -48,7 +48,7 @@ NOT_FOUND = 10059  # there is no such stream
 
 
 class Ask(NamedTuple):
-    """One request."""
+    """One request to the JetStream API."""
 
     words: str  # the subject after "$JS.API."
     body: dict[str, Any]
@@ -60,7 +60,7 @@ class Ask(NamedTuple):
 
 
 class LookFailed(PyjsError):
-    """The stored streams or consumers cannot be listed; the text has the reason."""
+    """Raised when the stored streams or consumers cannot be listed; the exception's text says why."""
 
     def __init__(self, reason: str, *, is_temporary: bool) -> None:
         super().__init__(reason)
@@ -75,7 +75,7 @@ class InvalidAnswer(LookFailed):
 
 
 class Outcome(NamedTuple):
-    """The result of one action."""
+    """The result of one action of a plan."""
 
     action: Action
     error: str = ""
@@ -136,7 +136,7 @@ def _take_stream(info: dict[str, Any], stored: Stored) -> None:
 
 
 def _look_at_consumers(assets: AccountAssets, stored: Stored) -> Exchange[None]:
-    """Look up the consumers of the streams for which the file declares any, or limits of consumers."""
+    """Look up the consumers of each stream for which the file declares consumers or other consumer limits."""
     changing = [
         name
         for name, asset in assets.streams.items()

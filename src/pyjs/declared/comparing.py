@@ -26,7 +26,7 @@ _NAMED = ("name", "durable_name")
 
 
 class Change(NamedTuple):
-    """One option that differs."""
+    """One option in which the stored and the declared configuration differ."""
 
     field: str
     old: Any  # as JSON

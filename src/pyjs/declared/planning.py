@@ -46,7 +46,7 @@ LOSS_FIX = "; write allow_data_loss: true to allow it"
 
 
 class Verb(Enum):
-    """The kind of an action."""
+    """The kind of an action of a plan."""
 
     CREATE = "create"
     UPDATE = "update"
@@ -55,7 +55,7 @@ class Verb(Enum):
 
 
 class StoredStream(NamedTuple):
-    """A stored stream."""
+    """A stored stream: its configuration and the size of its contents."""
 
     config: StreamConfig
     contents: Contents
@@ -74,7 +74,7 @@ class Stored:
 
 @dataclass(slots=True)
 class Action:
-    """The action for one asset."""
+    """The action that a plan has for one asset."""
 
     asset: StreamAsset | ConsumerAsset
     verb: Verb
@@ -117,7 +117,7 @@ def freed(table: dict[str, Any]) -> Generator[None, None, None]:
 
 
 class _Planner:
-    """The work of `make_plan`."""
+    """Finds the actions of a plan and their order, for `make_plan`."""
 
     def __init__(self, assets: AccountAssets, stored: Stored, now_ns: int) -> None:
         self._assets = assets
@@ -210,7 +210,7 @@ class _Planner:
             raise errcodes.STREAM_UPDATE.error(err=text)
 
     def _find(self, name: str) -> StreamConfig | None:
-        """Return the configuration after the plan of a stream, which may be declared or stored, or None."""
+        """Return the configuration that the declared or stored stream `name` has after the plan, or None."""
         if name in self._wanted:
             return self._wanted[name]
         asset = self._assets.streams.get(name)
@@ -227,7 +227,7 @@ class _Planner:
         self._count += 1
 
     def _order(self) -> Generator[None, None, None]:
-        """Set the waves of streams, and refuse those whose subjects other streams have and do not give up."""
+        """Set the waves of the streams. Refuse a stream that needs a subject which another stream keeps."""
         taken = SubjectTree()
         for name, there in self._stored.streams.items():
             yield from self._take(name, there.config.subjects, taken)
@@ -253,7 +253,10 @@ class _Planner:
     def _ready(
         self, waiting: dict[str, Action], taken: SubjectTree
     ) -> Generator[None, None, tuple[list[str], list[str]]]:
-        """Return the streams of the next wave, which take their subjects, and those whose subjects are free."""
+        """Return the streams of the next wave, and all streams whose subjects are free.
+
+        The subjects of the streams of the next wave are added to `taken`.
+        """
         ready, free = [], []
         for at, name in enumerate(waiting):
             if at % STEP == STEP - 1:

@@ -287,7 +287,7 @@ def _entries(block: Block) -> Iterator[tuple[str, Entry]]:
 
 
 def _entries_of(entries: ConfigMap) -> Iterator[tuple[str, Entry]]:
-    """Yield the entries that are assets: a variable may be among them."""
+    """Yield the entries that are assets, without those that are used as variables."""
     for name, entry in entries.items():
         if not entry.used:
             yield name, entry

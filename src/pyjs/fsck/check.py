@@ -53,7 +53,7 @@ ESCAPED = re.compile(r"(?:%[0-9A-F]{2})+")
 
 
 class NotChecked(PyjsError):
-    """The store cannot be checked; the text has the reason."""
+    """Raised when the store cannot be checked; the exception's text says why."""
 
 
 class StoreCheck:

@@ -61,7 +61,7 @@ class Report:
 
 @dataclass(eq=False, slots=True)
 class ConsumerReport:
-    """One consumer."""
+    """The state of one consumer, for the report."""
 
     name: str
     delivered_seq: int = 0
@@ -71,7 +71,7 @@ class ConsumerReport:
 
 @dataclass(eq=False, slots=True)
 class StreamReport(Report):
-    """One stream, in the state in which the next start of the server will find it."""
+    """The report about one stream, in the state in which the next start of the server will find it."""
 
     account: str
     name: str
@@ -97,7 +97,7 @@ class StreamReport(Report):
 
 @dataclass(eq=False, slots=True)
 class NodeLogReport:
-    """The log of a node of a cluster."""
+    """The numbers in the report about the node log of a server in a cluster."""
 
     files: int
     groups: int
@@ -109,7 +109,7 @@ class NodeLogReport:
 
 @dataclass(eq=False, slots=True)
 class StoreReport(Report):
-    """A whole store directory."""
+    """The report about a whole store directory."""
 
     root: str
     streams: list[StreamReport] = field(default_factory=list)

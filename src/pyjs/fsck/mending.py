@@ -82,9 +82,9 @@ def rewrite_segment(
 
 
 def replace_lost(files: Files, path: str, known: SegmentContents, incarnation: int) -> str:
-    """Replace a lost segment by one without messages that has the data of the index file.
+    """Write a segment without messages in place of a lost segment.
 
-    These data are the last used sequence, and the removals of messages in other segments.
+    It has the last used sequence, and the removals of messages in other segments, as the index file lists them.
     """
     end = known.base_seq + known.n - 1
     aside = f"; the original is now {set_aside(files.disk, path)}" if files.disk.exists(path) else ""
@@ -110,7 +110,10 @@ def cut_tail(files: Files, path: str, end: int) -> str:
 
 
 def move_segment_aside(disk: Disk, path: str) -> str:
-    """Rename an unreadable segment so that no server reads it, and remove its index file."""
+    """Rename an unreadable segment so that no server reads it, or remove it if it has only zeros.
+
+    The index file of the segment is removed.
+    """
     _remove(disk, index_path(path))
     if not disk.read_file(path).strip(b"\0"):
         disk.unlink(path)

@@ -54,7 +54,7 @@ def cluster_findings(disk: Disk, path: str) -> list[Finding]:
 
 
 class Copies:
-    """The two metadata files of a directory."""
+    """The check of the two metadata files of a directory."""
 
     def __init__(self, disk: Disk, directory: str, kind: int, opener: Opener) -> None:
         self._disk = disk

@@ -25,7 +25,7 @@ NEW_REPLICAS = "groups that must come back as new replicas"
 
 
 class NodeLogCheck:
-    """The check of the log in one store directory; only servers of a cluster have one."""
+    """The check of the log in one store directory; only servers of a cluster have such a log."""
 
     def __init__(self, disk: Disk, report: StoreReport) -> None:
         self._disk = disk

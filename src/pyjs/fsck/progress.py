@@ -67,7 +67,7 @@ class Bar(Progress):
 
 
 class Lines(Progress):
-    """A line every LINES_NS, for a file or a pipe; work that takes less writes nothing."""
+    """Progress as one line every LINES_NS, for a file or a pipe; shorter work writes nothing."""
 
     def __init__(self, out: TextIO, clock: Clock, program: str) -> None:
         self._out = out
@@ -94,7 +94,7 @@ class Lines(Progress):
 
 
 def progress_on(out: TextIO, clock: Clock, program: str, *, quiet: bool) -> Progress:
-    """Return the progress that fits `out`; `quiet` shows none."""
+    """Return a Bar if `out` is a terminal, otherwise Lines; with `quiet`, a Progress that shows nothing."""
     if quiet:
         return Progress()
     return Bar(out) if out.isatty() else Lines(out, clock, program)

@@ -205,7 +205,7 @@ class MessagesCheck:
         self._last_seq = known.base_seq + known.n - 1
 
     def _restore_removals(self, path: str, c: SegmentContents) -> SegmentContents | None:
-        """Take removals whose records are damaged from the index file; return its contents, or None."""
+        """Add removals from the index file if their records are damaged; return the file's contents, or None."""
         known = self._known(index_path(path)) if c.lost_bytes else None
         if known is None or lost_removals(known, c) is None:
             return None
@@ -348,7 +348,10 @@ class MessagesCheck:
             self._report.find(NOTE, path, "it tells nothing, and there is no segment; a start removes it")
 
     def _add_lost_segment(self, segment: str) -> bool:
-        """If a lost segment has an index file, continue after the sequences in it; return whether it has one."""
+        """Add a lost segment with a usable index file, and continue after its sequences.
+
+        Return False if there is no usable index file.
+        """
         path = index_path(segment)
         known = self._known(path)
         if known is None or known.base_seq <= self._last_seq:

@@ -268,7 +268,9 @@ def replay(
     ack_none: bool,
     stream: tuple[int, int],
 ) -> None:
-    """Apply the changes after a snapshot, as far as the report needs them; `stream` is its (first, last) sequence.
+    """Apply the changes after a snapshot, as far as the report needs them.
+
+    `stream` has the first and the last sequence of the stream.
 
     Raises:
         ValueError, KeyError, TypeError, IndexError: the state is invalid.

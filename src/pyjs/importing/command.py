@@ -117,7 +117,7 @@ def _parsed(words: list[str]) -> tuple[dict[str, str], list[str], str]:
 
 
 class _Import:
-    """The import of one directory."""
+    """The import of one store directory of nats-server."""
 
     def __init__(self, world: Surroundings, options: Options, progress: Progress) -> None:
         self._world = world

@@ -33,7 +33,7 @@ CONSUMER_FILES = ("meta.inf", "meta.sum", "o.dat")
 
 
 class NotImported(PyjsError):
-    """Nothing can be imported; the text has the reason and the remedy."""
+    """Raised when nothing can be imported; the exception's text has the reason and the remedy."""
 
 
 class SourceStream:
@@ -134,7 +134,7 @@ class SourceStream:
 
 
 class Source:
-    """The store directory."""
+    """The store directory of a nats-server."""
 
     def __init__(self, disk: Disk, directory: str) -> None:
         """Find the directory. Raises NotImported if it is not a directory of nats-server."""

@@ -37,7 +37,7 @@ REFUSALS = (BadArchive, ApiError, StoreFailed, PyjsError, OSError, MemoryError, 
 
 
 class Refused(PyjsError):
-    """The stream cannot be imported; the text has the reason."""
+    """Raised when a stream cannot be imported; the exception's text says why."""
 
 
 class StreamImport:

@@ -132,7 +132,7 @@ class Target:
 
 
 class TargetAccount:
-    """The streams of one account."""
+    """The streams of one account in the target directory."""
 
     def __init__(self, target: Target, files: AccountFiles, configs: dict[str, StreamConfig]) -> None:
         self.target = target

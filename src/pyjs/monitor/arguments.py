@@ -15,7 +15,7 @@ DIGITS_MAX = 20
 
 
 class BadArgument(Exception):
-    """An invalid argument; the text is the body of the 400 answer."""
+    """Raised for an invalid argument; the exception's text is the body of the 400 answer."""
 
 
 class Arguments:

@@ -55,7 +55,7 @@ SORTS: dict[str, tuple[Callable[[Connection, int], int | str], bool]] = {
 
 @dataclass(frozen=True, slots=True)
 class ConnzOptions:
-    """The options of a request."""
+    """The options of a request for /connz."""
 
     sort: str = "cid"
     auth: bool = False

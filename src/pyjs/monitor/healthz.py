@@ -38,7 +38,7 @@ class Wanted(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """The first problem that was found."""
+    """A health problem, as /healthz reports it."""
 
     http_status: int
     status: str  # the field `status` of a body without details

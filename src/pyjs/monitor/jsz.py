@@ -47,7 +47,7 @@ ANYBODY = Led()
 
 @dataclass(frozen=True, slots=True)
 class JszOptions:
-    """The options of a request."""
+    """The options of a request for /jsz."""
 
     account: str = ""
     accounts: bool = False

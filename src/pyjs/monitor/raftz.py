@@ -43,7 +43,7 @@ def has_groups(monitored: Monitored) -> bool:
 
 
 def raftz(monitored: Monitored, account: str, group: str) -> Generator[None, None, JsonDict]:
-    """Return the groups by account and name, in steps; `account` and `group` select some.
+    """Return the groups by account and name, in steps; `account` and `group` (each may be "") select groups.
 
     Return {} if none matches.
     """

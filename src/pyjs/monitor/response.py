@@ -11,7 +11,7 @@ HTML_HEADERS = (("Content-Type", "text/html; charset=utf-8"),)
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """One answer."""
+    """One answer of the monitoring port."""
 
     status: int
     body: bytes

@@ -52,7 +52,7 @@ class ProcessStats:
 
 @dataclass(eq=False, repr=False, slots=True)
 class Monitored:
-    """One server, for the views."""
+    """One server, as the monitoring views see it."""
 
     node: Node
     options: Options  # a reload replaces them

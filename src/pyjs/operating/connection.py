@@ -38,11 +38,11 @@ LOGIN = (
 
 
 class AskFailed(PyjsError):
-    """A request failed; the text has the reason and the remedy."""
+    """Raised when a request fails; the exception's text has the reason and the remedy."""
 
 
 class NoAnswer(AskFailed):
-    """The server did not answer in time."""
+    """Raised when the server does not answer in time."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -58,7 +58,7 @@ class Login:
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """Files for TLS; "": not given."""
+    """The paths of the files for TLS; "": not given."""
 
     ca: str = ""
     cert: str = ""
@@ -66,7 +66,7 @@ class TlsFiles:
 
 
 class OperatorConnection:
-    """One connection, open until the end of its `with` block."""
+    """One connection to a server, open until the end of its `with` block."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class OperatorConnection:
         """Connect to `url` as `name` and log in; `fix` is the remedy in the error if the login is refused.
 
         Raises:
-            AskFailed: nothing listens there, it is not a NATS server, or it refuses the login.
+            AskFailed: nothing listens at `url`, no NATS server answers there, or the server refuses the login.
         """
         parts = urlsplit(url if "://" in url else f"nats://{url}")
         try:

@@ -54,7 +54,7 @@ NO_CHANGES, FAILED, CHANGES = 0, 1, 2
 
 
 class Arguments(NamedTuple):
-    """The command line."""
+    """The arguments of `pyjs-server plan`."""
 
     values: dict[str, str]  # of WITH_VALUE
     as_json: bool
@@ -75,7 +75,7 @@ class Arguments(NamedTuple):
 
 
 class PlanFailed(PyjsError):
-    """The plan cannot be made; the text has the reason."""
+    """Raised when the plan cannot be made; the exception's text says why."""
 
 
 def parse(words: list[str]) -> Arguments:

@@ -54,7 +54,7 @@ TIMEOUT_S = 5.0
 
 
 class _Usage(PyjsError):
-    """The command line is invalid."""
+    """Raised for an invalid command line."""
 
 
 def run(words: list[str], environment: Mapping[str, str], out: TextIO, err: TextIO) -> int:

@@ -20,7 +20,7 @@ IF_INET6 = "/proc/net/if_inet6"
 
 
 class ListenFailed(Exception):
-    """Listening on a port failed; the text is Go's, which operators search for."""
+    """Raised when listening on a port fails. The text is that of Go's error, since operators search for it."""
 
     def __init__(self, text: str, code: int = 0, port: int = 0) -> None:
         super().__init__(text)
@@ -51,12 +51,12 @@ def listen(host: str, port: int, *, shared: bool = False) -> socket.socket:
 
 
 def bind(host: str, port: int, *, shared: bool = False) -> socket.socket:
-    """Return a socket that has `host` and `port` (-1 or 0: any free port) and does not listen yet.
+    """Return a socket that is bound to `host` and `port` (-1 or 0: any free port) but does not listen yet.
 
     `shared` means that other workers of this server listen on the same port; the kernel distributes the connections.
 
     Raises:
-        ListenFailed: the text has the reason.
+        ListenFailed: the port cannot be used; the text says why.
     """
     port = max(port, 0)
     if port > 65535:
@@ -93,7 +93,7 @@ def reserve(host: str, port: int) -> socket.socket:
     """Return a bound socket that does not listen; only listeners with `shared` set may use the same host and port.
 
     Raises:
-        ListenFailed: the text has the reason, for example another listener on this port.
+        ListenFailed: the port cannot be used, for example because another program listens on it.
     """
     alone = listen(host, port)
     port = alone.getsockname()[1]
@@ -108,7 +108,7 @@ def listen_at_path(path: str) -> socket.socket:
     """Listen at the Unix socket `path`; a socket file that a killed process left behind is replaced.
 
     Raises:
-        ListenFailed: the text has the reason.
+        ListenFailed: the path cannot be used; the text says why.
     """
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:

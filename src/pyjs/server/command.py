@@ -45,7 +45,7 @@ def run(options: Options) -> int:
 
 
 class Command:
-    """One server that owns its process."""
+    """The command `pyjs-server`: one server that owns its process."""
 
     def __init__(self, options: Options, log: Log) -> None:
         self.log = log

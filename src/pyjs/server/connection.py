@@ -244,7 +244,7 @@ class Connection(asyncio.BufferedProtocol, Link):
             self.session.peer = Peer(ip or own.ip, port if ip else own.port, own.kind)
 
     def header_failed(self, cause: str) -> None:
-        """Close the connection, because the header cannot be read."""
+        """Close the connection, because the PROXY header cannot be read."""
         if hasattr(self, "session") and not self.session.closed_reason:
             self._log.warn(cause)
             self.session.close("Protocol Violation")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class StartFailed(PyjsError):
-    """The server cannot start; the text is written to the log as a fatal error."""
+    """Raised when the server cannot start; the exception's text is written to the log as a fatal error."""
 
 
 def fail(text: str, remedy: str = "") -> NoReturn:

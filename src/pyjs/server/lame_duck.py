@@ -22,7 +22,7 @@ INTERVAL_MIN_NS = 1_000_000  # with many clients, several are closed per interva
 
 
 class LameDuck:
-    """The lame duck mode of a server whose client port is closed."""
+    """Closes the clients one by one in lame duck mode, after the client port was closed."""
 
     def __init__(
         self,

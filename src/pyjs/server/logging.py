@@ -40,7 +40,7 @@ STAMP_DIGITS = [4, 2, 2, 2, 2, 2, 9]  # digits of each part of a rotated file's 
 
 
 class Logger(Log):
-    """Writes lines at once, without a buffer, so that the last line before a crash is in the file."""
+    """A log that writes each line at once, without a buffer, so that the last line before a crash is in the file."""
 
     def __init__(
         self,

@@ -51,7 +51,7 @@ RENAMED = {
 
 
 class ReloadRefused(Exception):
-    """The new configuration cannot be applied; the text has the reason."""
+    """Raised when the new configuration cannot be applied; the exception's text says why."""
 
 
 def read_again(old: Options) -> tuple[Options, list[Change]]:
@@ -94,7 +94,7 @@ def rewrite_files(old: Options, new: Options, log: Log, write_ports_file: Callab
 
 
 def refuse_reload(loop: asyncio.AbstractEventLoop) -> asyncio.Future[str]:
-    """Return the reason for which a single worker refuses a reload: all workers have the same configuration."""
+    """Return the error text for a reload of a single worker: all workers must have the same configuration."""
     refused = loop.create_future()
     refused.set_result(
         "a server with workers reloads all of them at once: send SIGHUP to it, or use pyjs-server --signal reload"

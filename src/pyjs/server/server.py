@@ -262,7 +262,7 @@ class Server:
 
     @contextmanager
     def _client_port(self) -> Iterator[None]:
-        """Fail the start if the client port cannot be used."""
+        """Raise StartFailed if the code in the `with` block cannot listen on the client port."""
         try:
             yield
         except ListenFailed as error:

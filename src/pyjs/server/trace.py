@@ -39,7 +39,7 @@ SIZE_DIGITS_MAX = 10  # of a payload's size
 
 
 class Tracer:
-    """One direction of one connection."""
+    """Logs the protocol of one connection in one direction."""
 
     def __init__(
         self, session: ClientSession, log: Log, direction: str, size_max: int, *, amid: bool = False

@@ -30,7 +30,7 @@ cdef class _Branch:
         self.owners = ()
 
     cdef int hang(self, list tokens, Py_ssize_t at, tuple owners) except -1:
-        """Store the tokens from index `at` on as the tail of this node, which must have no other continuation."""
+        """Store the rest of a subject, its tokens from index `at` on, in this node, which must have no tail yet."""
         if at == len(tokens):
             self.owners = owners
         else:
@@ -231,7 +231,7 @@ def first_covered(subjects):
 
 
 def first_found(subjects, bint covering):
-    """Return the first subject for which a search among the other subjects finds a match."""
+    """Return the first subject for which a search among the others finds a match, or None; in steps."""
     cdef SubjectTree tree = SubjectTree()
     cdef _Search search
     cdef list known = list(subjects)

@@ -86,7 +86,7 @@ cdef class Subscription:
 
     @property
     def filtered(self) -> bool:
-        """Whether routes include the subscription only for subjects for which `sink.accepts()` is true.
+        """Whether routes include the subscription only for subjects that `sink.accepts()` allows.
 
         Set before `insert`.
         """

@@ -45,7 +45,7 @@ _OUT_OF_RANGE = "wildcard index out of range"
 
 
 class TransformError(ValueError):
-    """An invalid transform; the text is nats-server's."""
+    """Raised for an invalid transform; the exception's text is nats-server's."""
 
 
 class SubjectTransform:
@@ -218,7 +218,7 @@ class _Reader:
         return _random(limit, self._chance, self._randoms)
 
     def _of_one_token(self, name: str, args: list[str], token: str) -> Piece:
-        """Return the piece for a function of one token, whose number is the first argument."""
+        """Return the piece for a function of one token; the function's first argument is the token's number."""
         wanted = 1 if name == "wildcard" else 2
         if len(args) < wanted or args == [""]:
             raise _fault(_TOO_FEW, token)
@@ -263,7 +263,7 @@ def fnv1a(key: bytes) -> int:
 
 
 class _Chance:
-    """The random numbers used by one transform."""
+    """The source of the random numbers of one transform."""
 
     def __init__(self, rng: Rng) -> None:
         self._rng = rng

@@ -73,7 +73,7 @@ cdef int put_child(TrieNode* parent, const char* token, size_t n, TrieNode* node
 
 
 cdef size_t shared_size(const char* a, size_t n, const char* b, size_t m) noexcept nogil:
-    """Return the size of the whole tokens with which both `a` and `b` begin."""
+    """Return the size of the longest common beginning of `a` and `b` that consists of whole tokens."""
     cdef size_t i = 0, size = 0
     while i < n and i < m and a[i] == b[i]:
         if a[i] == c'.':
@@ -104,7 +104,7 @@ cdef TrieNode* split(TrieNode* node, size_t size) except NULL:
 
 
 cdef TrieNode* branch(TrieNode* node, const char* tokens, size_t n) except NULL:
-    """Return the child of `node` whose label `tokens` begins with; if necessary, create it or split one."""
+    """Return the child of `node` whose label is the beginning of `tokens`; if needed, create or split a child."""
     cdef size_t first = token_end(tokens, n, 0), shared
     cdef TrieNode* below = node.any_token if is_star(tokens, first) else child(node, tokens, first)
     if below != NULL:

@@ -100,7 +100,7 @@ class Answers:
     def page(self, name: str, body: bytes, **forced: object) -> Generator[None, None, bytes | None]:
         """Return page `name` as an answer, or None if this server does not answer the request.
 
-        `forced` replaces page fields.
+        `forced` replaces fields of the request.
         """
         try:
             given = read_body(name, body) | forced
@@ -167,7 +167,7 @@ class Answers:
         return self._composed({"data": data | filled({"permissions": permissions})})
 
     def _expiry(self, at_ns: int) -> JsonDict:
-        """Return the time until a token expires in ns, rounded down to whole seconds."""
+        """Return the field `expires`: the ns until a token expires, in whole seconds; {} if it has no such time."""
         left_ns = (at_ns - self._now_ns) // NS_PER_S * NS_PER_S if at_ns else 0
         return {"expires": left_ns} if left_ns > 0 else {}
 

@@ -74,7 +74,7 @@ class ClaimsJob(Job):
 
 
 class ClaimsRequests:
-    """Receives the requests for one server."""
+    """Subscribes to the requests about tokens of accounts, and answers them."""
 
     def __init__(self, node: Node, system: Account, answers: Callable[[], Answers]) -> None:
         self._node = node

@@ -41,7 +41,7 @@ ACCOUNT_PAGES = {
 
 
 class SystemRequests:
-    """Receives the requests for one server."""
+    """Subscribes to the system requests for one server, and answers them."""
 
     def __init__(
         self, node: Node, make_answers: Callable[[], Answers], reload: Callable[[Callable[[str], None]], None]
@@ -201,7 +201,7 @@ def count_subscribers(account: Account, body: bytes) -> Steps:
 
 
 def _in_system_account(subject: str, account: str) -> bytes:
-    """Return the subject in the system account of a request from another account, as traces show it."""
+    """Return the subject that a request from `account` has in the system account, as traces show it."""
     if subject == "$SYS.REQ.USER.INFO":
         return f"$SYS.REQ.USER.{account}.INFO".encode()
     return f"$SYS.REQ.ACCOUNT.{account}.{subject.rpartition('.')[2]}".encode()

@@ -71,7 +71,7 @@ class MemoryLink(Link):
 
 @dataclass(frozen=True)
 class Frame:
-    """One MSG or HMSG that a client received."""
+    """One message (MSG or HMSG) that a client received."""
 
     subject: bytes
     sid: bytes

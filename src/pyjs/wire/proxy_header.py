@@ -30,12 +30,12 @@ UNSUPPORTED = "unsupported PROXY protocol feature"
 
 
 class BadHeader(ValueError):
-    """The header is invalid; the text has the reason."""
+    """Raised for an invalid header; the exception's text says what is wrong."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProxyHeader:
-    """A complete header."""
+    """A complete PROXY header."""
 
     size: int  # bytes of the header, which the client's bytes follow; 0: there is no header
     ip: str = ""  # address of the client; "": the proxy connects on its own behalf

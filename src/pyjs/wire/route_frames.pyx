@@ -66,7 +66,10 @@ cdef class FrameReader:
         return found
 
     cdef int refill(self, size_t want) noexcept nogil:
-        """Complete the stored bytes to `want` bytes. Return 0 if all of the read is used, -1 if out of memory."""
+        """Complete the stored bytes to `want` bytes; return 1.
+
+        Return 0 if the read does not have enough bytes, -1 if out of memory.
+        """
         cdef size_t n = 0 if self.kept_len >= want else min(want - self.kept_len, self.left)
         cdef char* more
         if want > self.kept_room:

@@ -19,7 +19,7 @@ NONCE_SIZE = 24
 
 
 class SealBroken(ValueError):
-    """A sealed message cannot be opened; the text has the reason."""
+    """Raised when a message cannot be sealed or opened; the exception's text says why."""
 
 
 class CurveKeyPair:

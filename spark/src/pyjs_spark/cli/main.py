@@ -76,12 +76,12 @@ def _fail(text: str, code: int) -> int:
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM, which service managers send to stop a continuous run; it ends a command as Ctrl-C does."""
+    """Raised at SIGTERM, which service managers send to stop a continuous run; ends a command as Ctrl-C does."""
 
 
 @contextmanager
 def _ended_by_sigterm() -> Iterator[None]:
-    """Raise an exception at SIGTERM, so that status files are finished and Spark is stopped."""
+    """Raise Terminated if SIGTERM arrives in the `with` block, so that status files and Spark are closed."""
 
     def end(number: int, frame: FrameType | None) -> NoReturn:
         raise Terminated

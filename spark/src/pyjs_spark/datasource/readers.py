@@ -85,7 +85,7 @@ class RangeReader:
 
 
 class JetStreamReader(DataSourceReader):
-    """A batch read."""
+    """The reader of a batch."""
 
     def __init__(self, reading: RangeReader, planner: Planner) -> None:
         self._reading = reading
@@ -104,7 +104,7 @@ class JetStreamReader(DataSourceReader):
 
 
 class FilteringReader(JetStreamReader):
-    """A batch read whose plan uses filters of the query."""
+    """The reader of a batch whose plan uses filters of the query."""
 
     def pushFilters(self, filters: list[Filter]) -> list[Any]:
         """Store the filters that the plan can use; return those that Spark must apply."""

@@ -91,7 +91,7 @@ class PartitionWriter:
 
 
 class JetStreamWriter(DataSourceArrowWriter):
-    """A batch write."""
+    """The writer of a batch."""
 
     def __init__(self, options: SinkOptions, plan: RowPlan, is_unnamed: bool) -> None:
         """Create the writer. If `is_unnamed` (no sinkId given), no later write can use the markers, so commit
@@ -131,7 +131,7 @@ class JetStreamWriter(DataSourceArrowWriter):
 
 
 class JetStreamStreamWriter(DataSourceStreamArrowWriter):
-    """The sink of a streaming query."""
+    """The writer of a streaming query."""
 
     def __init__(self, options: SinkOptions, plan: RowPlan) -> None:
         self._writing = PartitionWriter(options, plan)

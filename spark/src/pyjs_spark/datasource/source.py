@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class JetStreamSource(DataSource):
-    """Messages of JetStream streams as rows."""
+    """The data source `jetstream`: messages of streams as rows."""
 
     parallelism = PARALLELISM  # tasks of a read without minPartitions
 

@@ -105,7 +105,7 @@ def check_of(own: int) -> int:
 
 
 class Decoder:
-    """Decodes one piece after another into rows of one batch after another."""
+    """Decodes the entries and records of one piece after another into the rows of consecutive batches."""
 
     def __init__(self, columns: Sequence[str], headers: str, rows_max: int, size_max: int) -> None:
         """Fill `columns` (names of COLUMNS); a batch ends at `rows_max` rows or before `size_max` bytes.

@@ -202,7 +202,7 @@ class Acks:
             self._first += count
 
     def decode(self, data: bytearray, start: int, end: int) -> int:
-        """Decode `data[start:end]`; return the offset of the first unread byte, and set `state` to the reason."""
+        """Decode `data[start:end]`; return the offset of the first unread byte. `state` says why decoding ended."""
         at, match, first, flags = start, self._frame.match, self._first, self._flags
         count = len(flags)
         while True:
@@ -253,7 +253,7 @@ class PubAck(NamedTuple):
 
 
 def pub_ack(payload: bytes) -> PubAck | None:
-    """Return the fields of an acknowledgement, or None if it is not one."""
+    """Return the fields of an acknowledgement, or None if `payload` is not an acknowledgement."""
     try:
         said = strict_json.loads(payload)
         error = said.get("error") or {}

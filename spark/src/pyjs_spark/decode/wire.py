@@ -188,7 +188,7 @@ class Decoder:
         return self._rows.size
 
     def decode(self, data: bytearray, start: int, end: int) -> int:
-        """Decode `data[start:end]`; return the offset of the first unread byte, and set `state` to the reason."""
+        """Decode `data[start:end]`; return the offset of the first unread byte. `state` says why decoding ended."""
         chunk = bytes(memoryview(data)[start:end])
         if self._frame is NEVER and not self._learn(chunk):
             return start

@@ -197,7 +197,7 @@ class ObjectContents:
             )
 
     def _read(self, row: Mapping[str, Any]) -> tuple[str, bytes]:
-        """Return a description of the fault of the object's chunks ("" if they have none), and its content."""
+        """Read the chunks of an object. Return a description of their fault ("" for none), and the content."""
         chunks = replace(
             self.what,
             low=1,

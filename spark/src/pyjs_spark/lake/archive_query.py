@@ -63,7 +63,7 @@ def start(
 
 
 class ArchiveSource(FilesSource):
-    """New messages of streams, written to the files of an archive."""
+    """A data source whose tasks write new messages of streams to the files of an archive."""
 
     reader_of: Callable[[], ArchiveReader]
 
@@ -78,7 +78,7 @@ class ArchiveSource(FilesSource):
 
 
 class ArchiveReader(JetStreamStreamReader):
-    """Plans like any streaming query, beginning at the end of the archive; its tasks write files."""
+    """The source of a streaming query that begins at the end of the archive; the query's tasks write files."""
 
     def __init__(self, lake: Lake, options: Options, rows_per_file: int) -> None:
         reading = RangeReader(options, Projection((), (), ()))

@@ -55,7 +55,7 @@ TABLES = ("_delta_log", "metadata")  # folders of table formats, which manage th
 
 @dataclass(frozen=True, slots=True)
 class DayFiles:
-    """Files of one day to merge."""
+    """A group of files of one day that are merged into one file."""
 
     stream: str
     date: str  # the folder's name
@@ -228,7 +228,7 @@ def write_one(rows: DataFrame, folder: Path) -> Path:
 def _checked(path: Path, first: Path) -> int:
     """Return the number of rows of a file.
 
-    Check that its sequences match its name, and its columns those of `first`.
+    Check that the sequences in the file match its name, and that its columns are those of `first`.
     """
     import pyarrow.parquet as pq
 

@@ -95,7 +95,7 @@ def _as_ns(text: Column) -> Column:
 
 
 def payload_faults(messages: DataFrame, schema: str | None = None) -> DataFrame:
-    """Return stream, seq and fault of messages whose payload is not JSON, or does not match the JSON schema."""
+    """Return stream, seq and why (the fault) of messages whose payload is not JSON or does not match the schema."""
     found = messages.select("stream", "seq", "data")
     return found.mapInArrow(partial(_faults, schema=schema), "stream string, seq bigint, why string")
 

@@ -30,7 +30,7 @@ Said = Mapping[str, Any]  # the text of each key, or a list of texts for a key t
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One key of a kind of job."""
+    """One key in the configuration of a kind of job."""
 
     name: str  # as in files; on the command line with dashes instead of underscores
     text: str
@@ -81,7 +81,7 @@ def values_of(kind: str, keys: Iterable[Key], said: Said) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One job, checked."""
+    """One checked job: its options, and the values of its keys."""
 
     kind: JobKind
     options: Any  # Options of a read, or SinkOptions
@@ -154,7 +154,7 @@ def read_options(said: Said, options: Mapping[str, str]) -> tuple[dict[str, str]
 
 @dataclass(frozen=True, slots=True)
 class JobKind:
-    """One kind of job."""
+    """One kind of job: its keys, and the functions that check and run such a job."""
 
     name: str
     text: str

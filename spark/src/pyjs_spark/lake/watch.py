@@ -38,7 +38,7 @@ class Done:
 
 
 class Watch:
-    """Watches one run; a context manager for the duration of the run."""
+    """Counts the progress of one run, and writes it to the status file, if any; a context manager for the run."""
 
     def __init__(
         self,

@@ -20,7 +20,7 @@ LEAST_MAX = 512 * 1024  # maximum number of bytes that a read waits for, since t
 
 
 class ByteStream:
-    """One connection; its errors contain the address."""
+    """One TCP or TLS connection; its errors contain the address of the server."""
 
     def __init__(self, address: Address, timeout_s: float) -> None:
         """Connect. Raises OSError."""

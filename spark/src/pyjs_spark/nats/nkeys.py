@@ -28,7 +28,7 @@ NO_CRYPTOGRAPHY = (
 
 
 class UserKey:
-    """One user's key."""
+    """The private key of one user."""
 
     def __init__(self, key: bytes) -> None:
         try:

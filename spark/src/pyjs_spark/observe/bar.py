@@ -17,7 +17,7 @@ from pyjs_spark.observe.prometheus import INSTALL
 
 
 class ProgressBar:
-    """One bar for each query. Raises SparkMissing."""
+    """A reporter that shows a bar for each query. Raises SparkMissing if tqdm is not installed."""
 
     def __init__(self, file: TextIO | None = None) -> None:
         if importlib.util.find_spec("tqdm") is None:

@@ -15,7 +15,7 @@ ERROR_MAX = 500
 
 
 class LogLines:
-    """Logs to the logger `pyjs_spark.query`: INFO, and ERROR for a query that failed."""
+    """A reporter that logs to `pyjs_spark.query`, with level INFO, or ERROR for a query that failed."""
 
     def __init__(self, log: logging.Logger = LOG) -> None:
         self._log = log

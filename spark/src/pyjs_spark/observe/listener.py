@@ -24,7 +24,7 @@ LOG = logging.getLogger("pyjs_spark")
 
 
 class Reporter(Protocol):
-    """Reports the events of queries."""
+    """A receiver of the events of streaming queries."""
 
     def started(self, query: QueryKey) -> None:
         """Report the start of a query."""
@@ -37,7 +37,7 @@ class Reporter(Protocol):
 
 
 class QueryListener(StreamingQueryListener):
-    """Passes events on to reporters."""
+    """A listener of Spark that passes events of queries on to reporters."""
 
     def __init__(self, *reporters: Reporter) -> None:
         super().__init__()

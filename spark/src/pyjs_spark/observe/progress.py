@@ -40,7 +40,7 @@ class QueryKey:
 
 @dataclass(frozen=True, slots=True)
 class StreamPart:
-    """One stream in one batch."""
+    """The part of one stream in one batch."""
 
     stream: str
     next: int  # the sequence after the last sequence of the batch

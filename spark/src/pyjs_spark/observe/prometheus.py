@@ -39,7 +39,7 @@ TABLE: tuple[tuple[str, str, tuple[str, ...], str], ...] = (
 
 
 class QueryMetrics:
-    """Counts batches in a registry of the library, by default its global one. Raises SparkMissing."""
+    """A reporter that counts in a registry of prometheus_client, by default the global one. Raises SparkMissing."""
 
     def __init__(self, registry: Any = None) -> None:
         if importlib.util.find_spec("prometheus_client") is None:

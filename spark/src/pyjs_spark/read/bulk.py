@@ -59,7 +59,7 @@ ROW_SIZE = 200  # estimated bytes per row in a chunk, until the real size is kno
 
 
 class Chunk(NamedTuple):
-    """One chunk of an answer."""
+    """One chunk in the answer to a bulk read."""
 
     flags: int
     first: int
@@ -135,7 +135,7 @@ def refused(stream: str) -> BulkRefused:
 
 
 class _Read:
-    """One read of a range."""
+    """One bulk read of a range."""
 
     def __init__(
         self, client: Client, what: ReadRange, report: Report, losses: Losses, is_consumed: bool

@@ -86,7 +86,7 @@ def read_range(client: Client, what: ReadRange, report: Report | None = None) ->
 
 
 class _Read:
-    """One read of a range."""
+    """One read of a range by direct gets."""
 
     def __init__(self, client: Client, what: ReadRange, report: Report) -> None:
         self._client = client

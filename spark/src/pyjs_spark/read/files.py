@@ -62,7 +62,7 @@ def read_range(
 
 
 class _Read:
-    """One read of a range."""
+    """One read of a range from the files of a store directory."""
 
     def __init__(self, place: StoreDirectory, found: Snapshot, what: ReadRange, losses: Losses) -> None:
         self._place = place
@@ -126,7 +126,7 @@ class _Read:
             self._losses.of_batch(info_of(again), low, high, segment.messages)
 
     def _wanted(self, contents: Contents, image: Image) -> Any:
-        """Return the entries of existing messages in the range whose subject was requested."""
+        """Return the entries of the existing messages that are in the range and have a requested subject."""
         rows = self._found.live(contents.entries)
         bounds = np.array([max(self._what.low, self.decoder.last_seq + 1), self._what.high], np.uint64)
         first, last = np.searchsorted(rows["seq"], bounds)

@@ -89,7 +89,7 @@ def _read(client: Client, read: LatestRead, report: Report | None) -> Iterator[p
 
 
 class LatestRead(pull.PullRead):
-    """One read of the last messages."""
+    """One read of the last message of each subject."""
 
     def __init__(self, client: Client, what: ReadRange, report: Report, seen: Seen) -> None:
         super().__init__(client, what, report)
@@ -161,7 +161,7 @@ class LatestRead(pull.PullRead):
         return self._empty < following - at + EMPTY_BEFORE_A_LOOK or self._has_pending()
 
     def _has_pending(self) -> bool:
-        """Return whether the consumer reports more messages; if it does, the next request waits for them."""
+        """Return whether the consumer reports more messages; from now on, requests wait for a message."""
         assert self._consumer is not None
         try:
             info = self._client.api(f"CONSUMER.INFO.{self._what.stream}.{self._consumer.name}")

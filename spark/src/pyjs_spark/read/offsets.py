@@ -23,7 +23,7 @@ VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class StreamOffset:
-    """Read position in one stream."""
+    """The read position in one stream."""
 
     next: int  # at least 1; a plan contained every sequence below it
     created: str  # of the stream, as the server wrote it

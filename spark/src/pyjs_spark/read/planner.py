@@ -54,7 +54,7 @@ class LossCount:
 
 
 class Planner:
-    """Plans for one set of options."""
+    """Plans reads with one set of options."""
 
     def __init__(self, options: Options, api: Api, parallelism: int = plan.PARALLELISM) -> None:
         """`parallelism` is the number of tasks if the options do not set it."""

@@ -102,7 +102,7 @@ def inactive_ns(info: dict[str, Any] | None) -> int:
 
 
 class _Consumer:
-    """The consumer in use."""
+    """The consumer that a read currently uses."""
 
     def __init__(self, client: Client, name: str, pending: int) -> None:
         self.name = name
@@ -121,7 +121,7 @@ class _Consumer:
 
 
 class PullRead:
-    """One read of a range; also the base of the read in latest.py."""
+    """One read of a range by a pull consumer; also the base class of the read in latest.py."""
 
     def __init__(
         self, client: Client, what: ReadRange, report: Report, inactive_ns: int = INACTIVE_THRESHOLD_NS
@@ -279,7 +279,7 @@ class PullRead:
                 self._failed(state, wait_s)
 
     def _progress(self) -> tuple[int, int]:
-        """Return a counter that grows with deliveries."""
+        """Return a value that changes when a delivery, or a part of one, arrives."""
         return self._decoder.delivered, self._client.begun
 
     def _failed(self, state: int, wait_s: float) -> None:
@@ -374,4 +374,4 @@ class PullRead:
 
 
 class Broken(Exception):
-    """The consumer is unusable, but the connection still works."""
+    """Raised when the consumer is unusable, but the connection still works."""

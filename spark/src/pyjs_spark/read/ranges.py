@@ -140,7 +140,7 @@ class Losses:
         return True
 
     def of_chunk(self, info: dict[str, Any], low: int, high: int, rows: int) -> None:
-        """Check the planned stream, which returned all of its messages in [low, high), `rows` of them.
+        """Check a chunk of the planned stream: in [low, high), the stream has `rows` messages and no others.
 
         `info` is its STREAM.INFO at that moment.
         """

@@ -23,7 +23,7 @@ NAME_SIZE_MAX = 180
 
 @dataclass(frozen=True, slots=True)
 class StreamPlace:
-    """One stream of a store."""
+    """One stream of a store: its directory and metadata."""
 
     name: str
     messages: str  # directory of its segments

@@ -23,7 +23,7 @@ WHAT = "encrypted store directories"
 
 
 class WrongKey(Exception):
-    """This key does not decrypt the data."""
+    """Raised when a key does not decrypt the data."""
 
 
 class StreamKey:

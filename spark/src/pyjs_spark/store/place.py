@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class StoreDirectory:
-    """One account of a store directory."""
+    """The location of one account's streams in a store directory."""
 
     path: str
     account: str = "$G"

@@ -26,7 +26,7 @@ NAME = "purge"
 
 @dataclass(frozen=True, slots=True)
 class Purge:
-    """The messages that a purge removes."""
+    """An unfinished purge: the messages that it removes."""
 
     subject: str  # a filter; "": every subject
     before_seq: int

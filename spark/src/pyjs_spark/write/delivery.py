@@ -47,7 +47,7 @@ LONG_AGO_NS = 2**62
 
 @dataclass(frozen=True, slots=True)
 class SinkPart:
-    """The identity of one task's rows."""
+    """The identity of the rows that one task writes."""
 
     sink_id: str
     batch: int
@@ -57,7 +57,7 @@ class SinkPart:
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """The result of a partition."""
+    """The result of writing one partition."""
 
     part: int
     rows: int
@@ -67,7 +67,7 @@ class Delivered:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The target stream of a write."""
+    """The properties of the target stream of a write."""
 
     name: str
     created: str
@@ -175,7 +175,7 @@ def own_size(framing: Framing, plan: RowPlan) -> int:
 
 
 class Delivery:
-    """One attempt at one partition."""
+    """One attempt to write one partition."""
 
     def __init__(self, client: Client, options: SinkOptions, plan: RowPlan, place: SinkPart) -> None:
         self._client = client

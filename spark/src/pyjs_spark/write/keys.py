@@ -44,7 +44,7 @@ class KeyValue:
 
 
 class Keys:
-    """The keys of a progress bucket."""
+    """Reads and writes the keys of the progress bucket."""
 
     def __init__(self, client: Client, options: SinkOptions) -> None:
         self._client = client

@@ -34,7 +34,7 @@ DONE = "done"
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """Progress of one partition of a sink."""
+    """The progress of one partition of a sink."""
 
     batch: int
     state: str  # BEGUN or DONE
@@ -67,7 +67,7 @@ def new_attempt() -> str:
 
 
 class Progress:
-    """The markers of one sink."""
+    """Reads and writes the markers of one sink."""
 
     def __init__(self, client: Client, options: SinkOptions, sink_id: str) -> None:
         self.keys = Keys(client, options)

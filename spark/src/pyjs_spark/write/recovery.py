@@ -42,7 +42,7 @@ ID_LINE = re.compile(rb"(?i)\r\nnats-msg-id: ([^\r\n]*)")
 
 @dataclass
 class Found:
-    """Rows of one batch that a partition has found in the stream."""
+    """The rows of one batch that a partition has found in the stream."""
 
     mine: dict[int, int] = field(default_factory=dict)  # row of this partition -> hash of its content
     ids: set[bytes] = field(default_factory=set)  # users' ids of rows, in all partitions
@@ -63,7 +63,7 @@ def content(subject: bytes, headers: bytes, data: bytes) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """Looks for the rows of one batch in the target."""
+    """Finds the rows of one batch in the target stream."""
 
     client: Client
     stream: str
@@ -116,7 +116,7 @@ class Recovery:
         return count > 0
 
     def _take(self, batch: pa.RecordBatch, found: Found) -> int:
-        """Add the rows of the batch among these messages to `found`; return their number."""
+        """Add to `found` the messages that are rows of the batch to recover; return the number of these rows."""
         mark = re.escape(self.batch_mark)
         of_row = re.compile(rb"(?i)\r\n(nats-msg-id|pyjs-sink): %b(\d+):(\d+)\r\n" % mark)
         headers = batch.column(1)

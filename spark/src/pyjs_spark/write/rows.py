@@ -217,7 +217,7 @@ class RowReader:
     def _check_sizes(
         self, data: pa.Array, headers: pa.MapArray | None, ids: pa.Array | None, first: int
     ) -> None:
-        """Raise RowRefused for a message that is too large, for which the server would close the connection."""
+        """Raise RowRefused for a message that is too large; a server closes the connection of its sender."""
         sizes = pc.binary_length(data).cast(pa.int64())
         total = _header_sizes(headers) if headers is not None else None
         if ids is not None:

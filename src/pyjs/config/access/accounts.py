@@ -64,7 +64,7 @@ ACCOUNT_LIMITS = Table(
 
 
 def _read_streams(reading: Reading, key: Key, value: Value, target: object) -> Block:
-    """Read the declared streams; nats-server knows the key as another name of `max_streams`."""
+    """Read a map of declared streams, or a number: in nats-server, the key is another name of `max_streams`."""
     assert isinstance(target, AccountJetStreamOptions)
     if isinstance(value.data, dict):
         return read_declared(reading, key, value, target)
@@ -73,7 +73,7 @@ def _read_streams(reading: Reading, key: Key, value: Value, target: object) -> B
 
 
 def _read_consumers(reading: Reading, key: Key, value: Value, target: object) -> Block:
-    """Read the declared consumers; nats-server knows the key as another name of `max_consumers`."""
+    """Read a map of declared consumers, or a number: in nats-server, the key is another name of `max_consumers`."""
     assert isinstance(target, AccountJetStreamOptions)
     if isinstance(value.data, dict):
         return read_declared(reading, key, value, target)

@@ -76,7 +76,10 @@ def read_preload(reading: Reading, key: Key, value: Value, target: object) -> di
 
 
 def check_operators(options: Options, with_system: bool, at: Callable[[str], Place]) -> list[Problem]:
-    """Return the first violated rule in a list, or []; if an operator names a system account, set that option."""
+    """Return a list of the first violated rule only, or [].
+
+    If the only operator names a system account, and the file names none, set that option.
+    """
     fault = _operator_fault(options, with_system) if options.operators else _fault_without(options)
     if fault is not None:
         attr, cause, fix = fault

@@ -161,7 +161,7 @@ class Exchange:
         return [each for each in self.imports if isinstance(each, ServiceImport)]
 
     def export_of(self, wanted: Import) -> Export | None:
-        """Return the export with an import's subject, else the first one that includes the subject, or None."""
+        """Return the export whose subject is that of `wanted`, else the first export that covers it, or None."""
         kind = StreamExport if isinstance(wanted, StreamImport) else ServiceExport
         exports = [each for each in self.exports if isinstance(each, kind)]
         for export in exports:

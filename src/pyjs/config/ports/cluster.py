@@ -25,7 +25,7 @@ _TWO_CONNECTIONS = "between two servers, small messages have one connection and 
 
 
 class BadRoute(ValueError):
-    """A text is not the address of a route; the exception's text has the reason."""
+    """Raised for a text that is not the address of a route; the exception's text says why."""
 
 
 def read_route(text: str) -> RouteUrl:

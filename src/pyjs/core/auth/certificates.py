@@ -20,7 +20,9 @@ SHOWN_MAX = 8  # certificates of a chain
 
 
 def read_chain(chain: tuple[bytes, ...]) -> Shown:
-    """Return the fields of DER certificates, that of the client first.
+    """Return the shown fields of the first SHOWN_MAX certificates of `chain`, and the names in the first one.
+
+    The certificates are DER; the first is the client's own.
 
     Raises:
         ValueError: a certificate is invalid, although OpenSSL accepted it.

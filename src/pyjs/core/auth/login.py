@@ -37,7 +37,7 @@ TYPES = {"nats": "STANDARD", "websocket": "WEBSOCKET", "in_process": "IN_PROCESS
 
 
 class Attempt(Protocol):
-    """Work whose result a login needs."""
+    """Work whose result a login waits for, such as a password check in a thread."""
 
     def cancel(self) -> None:
         """Forget the login: its session has ended."""
@@ -51,7 +51,7 @@ class Started(Attempt, Protocol):
 
 
 class Login:
-    """The login of one session."""
+    """The login of one session: its present attempt, and its expiry."""
 
     __slots__ = ("_attempt", "_authenticator", "_expiry", "_session", "label")
 
@@ -63,7 +63,7 @@ class Login:
         self._expiry: Timer | None = None  # the end of the user's token
 
     def connect(self, line: bytes) -> None:
-        """Handle CONNECT: log in at once, or after a check in a thread."""
+        """Handle CONNECT: log in at once, or after a check in a thread or by a service."""
         session = self._session
         try:
             session.options = with_credentials(parse_connect(line, session.options), session.peer.credentials)
@@ -209,7 +209,7 @@ class Login:
         self._session.close(*EXPIRED)
 
     def _decide(self, claim: Claim, then: Callable[[User | None], None]) -> None:
-        """Verify `claim`; call `then` with the user or None, now or in a later turn."""
+        """Verify `claim`; call `then`, now or later, with the user of the claim, or None if the claim is false."""
         session = self._session
         authenticator = self._authenticator = self._entrance()
         holds = authenticator.decide(claim)

@@ -60,7 +60,10 @@ class Filters:
         return any(not found.sid for found in self._trie.match(subject))
 
     def queues_matching(self, subject: bytes) -> list[bytes]:
-        """Return the queues of entries that match `subject`, whose wildcards count as text: `a.>` matches `a.*`."""
+        """Return the queues of the entries that match `subject`.
+
+        Wildcards in `subject` count as ordinary text: the entry `a.>` matches the subject `a.*`.
+        """
         if self._trie is None:
             return [queue for entry, queue in self.entries if subject_matches(subject, entry)]
         return [found.sid for found in self._trie.match(subject)]
@@ -80,12 +83,12 @@ def _queue_matches(queue: bytes, patterns: list[bytes]) -> bool:
 
 
 def _sorted(queues: list[bytes]) -> tuple[bool, list[bytes]]:
-    """Return (whether `queues` has the empty name, the other names)."""
+    """Return whether `queues` contains the empty name, and the list of all other names."""
     return any(not queue for queue in queues), [queue for queue in queues if queue]
 
 
 class Permissions:
-    """The four lists of one user, with a cache of publish decisions."""
+    """The allow and deny lists of one user, with a cache of publish decisions."""
 
     def __init__(
         self,

@@ -24,7 +24,7 @@ REQUIRED = ProxyFault("Proxy Required", "proxy connection required")
 
 
 class TrustedProxies:
-    """The public keys of proxies."""
+    """The public keys of the proxies that the server trusts."""
 
     def __init__(self, keys: tuple[str, ...] = ()) -> None:
         self._keys = {text: any_public_key(text) or b"" for text in keys}

@@ -17,7 +17,7 @@ ENTRY_SIZE = 200  # bytes of an entry in addition to its subject
 
 
 class Replies:
-    """The reply subjects of one client."""
+    """The reply subjects to which one client may publish answers."""
 
     __slots__ = ("_leaves", "_limits", "size")
 

@@ -55,7 +55,7 @@ class UserToken:
 
 @dataclass(eq=False, repr=False, frozen=True, slots=True)
 class User:
-    """One identity. `secret` is its password, or the token of the server."""
+    """One user. `secret` is the user's password, or the token that all clients of the server share."""
 
     name: str  # the user name, or the public nkey
     secret: str
@@ -145,7 +145,7 @@ class CertificateUsers:
         self._by_key = {key: user for key, user in keys if key is not None}
 
     def find(self, tls: TlsPeer | None) -> User | None:
-        """Return the user of the first name in a verified certificate that belongs to a user, or None."""
+        """Return the user that a verified certificate names, or None; the first name that fits decides."""
         for name in () if tls is None else tls.shown.names:
             user = self._by_name.get(name) or self._by_key.get(self._name_key(name) or ())
             if user is not None:
@@ -154,7 +154,7 @@ class CertificateUsers:
 
 
 class Authenticator:
-    """The users of a server."""
+    """The users of a server, and the decisions about clients that claim to be one of them."""
 
     def __init__(
         self,

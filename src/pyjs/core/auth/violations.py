@@ -8,7 +8,7 @@ from pyjs.base.gotext import quoted_bytes
 
 
 class Violation(NamedTuple):
-    """One violation."""
+    """One permissions violation: its text for the client, and its text for the log."""
 
     error: str  # of the -ERR line
     logged: str

@@ -33,7 +33,7 @@ MEASURED_MAX = 65536
 
 
 class AccountExchange:
-    """The imports of one account."""
+    """The active imports of one account."""
 
     def __init__(self, account: Account) -> None:
         self.account = account
@@ -83,7 +83,7 @@ class AccountExchange:
     def _subscribed(
         self, host: Host, wanted: ServiceImport, exporter: Account, export: ServiceExport
     ) -> tuple[ServiceSink, Subscription]:
-        """Subscribe a service import."""
+        """Subscribe to the local subject of a service import; return the sink and its subscription."""
         responses = responses_of(exporter, host.rng)
         responses.subscribe()
         responses_of(self.account, host.rng)  # needed for responses that have their own reply subject
@@ -125,7 +125,7 @@ def responses_of(account: Account, rng: Rng) -> Responses:
 
 
 def importers(declared: Mapping[str, Exchange], names: Iterable[str]) -> list[str]:
-    """Return the accounts outside `names` that import from one of them."""
+    """Return the accounts that import from an account in `names` and are not in `names` themselves."""
     exporters = set(names)
     return [
         name

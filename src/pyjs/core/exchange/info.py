@@ -59,7 +59,10 @@ class Describer:
 
 
 def request_headers(block: bytes, session: object, server: str) -> bytes:
-    """Return `block` with a line that describes the client; a line of that name from the client is replaced."""
+    """Return the header block with a Nats-Request-Info line about the client that owns `session`.
+
+    Such lines from the client itself are removed. No line is added if `session` is not a ClientSession.
+    """
     from pyjs.core.session import ClientSession
 
     lines = [line for line in block.split(b"\r\n") if line and not line.startswith(NAME)] or [b"NATS/1.0"]

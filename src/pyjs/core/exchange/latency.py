@@ -36,7 +36,7 @@ HEADERS_MAX = 64  # header fields that are read; the rest are ignored
 
 @dataclass(slots=True)
 class Tracked:
-    """A measured request."""
+    """A measured request, whose latency sample is sent with the first response."""
 
     requestor: ClientSession | None
     headers: dict[str, list[str]]  # the tracing headers that caused the measurement
@@ -59,7 +59,10 @@ class Meter:
     def begin(
         self, session: ClientSession | None, headers: bytes, share: bool, has_reply: bool
     ) -> Tracked | None:
-        """Return the sample of a new request, or None if the request is not measured."""
+        """Return the sample of a new request, to be sent with the response, or None if it is not measured.
+
+        If a request to be measured has no reply subject, send its sample at once, with status 400; return None.
+        """
         asked = self._wanted(headers)
         if asked is None:
             return None
@@ -130,7 +133,7 @@ def _rtt(fields: object) -> int:
 
 
 def parse_headers(block: bytes) -> dict[str, list[str]]:
-    """Return the first fields of a header block, by canonical name."""
+    """Return the values of the first HEADERS_MAX fields of a header block, by canonical name."""
     fields: dict[str, list[str]] = {}
     for line in block.split(b"\r\n")[1 : HEADERS_MAX + 1]:
         name, colon, value = line.decode("utf-8", "replace").partition(":")
@@ -142,7 +145,7 @@ def parse_headers(block: bytes) -> dict[str, list[str]]:
 
 
 def asking_headers(block: bytes) -> dict[str, list[str]] | None:
-    """Return the tracing headers that request a sample; None if there are none, or they forbid a sample."""
+    """Return the tracing headers that request a sample, or None if no header does or a header forbids it."""
     fields = parse_headers(block)
     if fields.get("Uber-Trace-Id"):
         return _of_uber(fields)

@@ -35,7 +35,7 @@ cdef const char* DIGITS = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnop
 
 
 cdef bint may_hop(Msg* m, void* export) noexcept nogil:
-    """Return whether a message may pass `export`: not twice, and not after HOPS_MAX other exports."""
+    """Return whether a message may pass `export`: False if it already passed `export`, or HOPS_MAX exports."""
     cdef Hop* hop = <Hop*> m.via
     if hop != NULL and hop.depth >= HOPS_MAX:
         return False

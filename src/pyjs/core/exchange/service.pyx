@@ -145,9 +145,9 @@ cdef class ServiceSink(Sink):
         return receivers
 
     cdef int publish_traced(self, Msg* m, Msg* sent) noexcept nogil:
-        """Publish as Account.publish does, for a traced message.
+        """Publish a traced message, as Account.publish does for other messages.
 
-        End the trace if the exporting account forbids it.
+        End the trace if the export does not allow traces.
         """
         with gil:
             try:
@@ -166,9 +166,9 @@ cdef class ServiceSink(Sink):
                 self.calls.end(p, 0)
 
     cdef Pending* add_measured(self, Msg* m) noexcept:
-        """Add a measured request as ServiceCalls.add does.
+        """Add a request that is to be measured, as ServiceCalls.add does.
 
-        Return NULL if it is not measured or has no reply subject.
+        Return NULL if the request is not measured or needs no response.
         """
         cdef object tracked
         try:

@@ -68,7 +68,7 @@ cdef class Shadow(Sink):
         return taken
 
     cdef int pass_on(self, Msg* m, Target* t, const char* subject, uint32_t n) noexcept nogil:
-        """Deliver with `subject` in the line, which is not prebuilt."""
+        """Deliver the message under the local subject `subject`; the protocol line is composed, not prebuilt."""
         cdef Target target = t[0]
         cdef Msg renamed = m[0]
         target.sink = self.real.state.sink

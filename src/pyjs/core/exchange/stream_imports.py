@@ -123,7 +123,7 @@ class StreamImports:
             self._drop(id(sub), None)
 
     def _drop(self, key: int, removed: set[Source] | None) -> None:
-        """Remove the shadows of a subscription: only those of the imports in `removed`, or all if it is None."""
+        """Remove shadows of a subscription: those of the imports in `removed`, or all if `removed` is None."""
         shadows = self._shadows.pop(key)
         stay = [each for each in shadows if removed is not None and each[0] not in removed]
         for source, shadow in shadows:

@@ -1,6 +1,6 @@
 """One publish whose headers request a trace: the decision, the delivery, the trace itself.
 
-The session calls `begin`, checks permissions, stores the result in `Turn.trace`, and then calls `deliver` and `end`.
+The session calls `begin`, checks the permissions, and then calls `deliver` and `end`.
 After an unexpected error, which is logged, the message or its trace is lost.
 
 Compiled because it needs a Msg; benchmarks/ measures only the untraced publish.

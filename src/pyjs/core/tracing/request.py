@@ -79,14 +79,14 @@ def _is_sampled(parent: str) -> bool:
 
 
 def with_hop(block: bytes, hop: str, origin: str = "") -> bytes:
-    """Return a header block for another server; `origin` names the publisher's account if it differs, else ""."""
+    """Return `block` with the headers for another server: the hop `hop` and, unless "", the account `origin`."""
     kept = [line for line in block[:-4].split(b"\r\n") if not line.startswith(HOP.encode() + b":")]
     added = [f"{ORIGIN_ACCOUNT}: {origin}".encode()] if origin else []
     return b"\r\n".join([*kept, *added, f"{HOP}: {hop}".encode(), b"", b""])
 
 
 def without_trace(block: bytes) -> bytes:
-    """Return the header block without the request for a trace, for other servers."""
+    """Return the header block for other servers, with a header that disables the trace instead of its request."""
     kept = [line for line in block[:-2].split(b"\r\n") if not line.startswith(DEST.encode() + b":")]
     return b"\r\n".join([*kept[:-1], f"{DEST}: {DISABLED}".encode(), b"", b""])
 

@@ -67,12 +67,12 @@ class Trace:
         self.events: list[dict[str, object]] = []
 
     def arrive(self, subject: bytes, kind: int, cid: int, name: str) -> None:
-        """Record the arrival from a client or a server."""
+        """Record that the message arrived from a client or from another server."""
         named = {"name": name} if name else {}
         self._add("in", kind=kind, cid=cid, **named, acc=self.ingress.name, subj=_text(subject))
 
     def leave(self, cid: int, name: str) -> str:
-        """Record that the message was sent to another server; return the hop of that server."""
+        """Record that the message was sent to another server; return the hop header for that server."""
         self.hops += 1
         hop = f"{self.hop}.{self.hops}" if self.hop else str(self.hops)
         self._add("eg", kind=ROUTER, cid=cid, name=name, hop=hop)
@@ -119,7 +119,7 @@ class Trace:
     def refused(self, error: str, subject: bytes = b"") -> None:
         """Record that the stream refused the message.
 
-        `subject` is set for those errors with which nats-server shows it.
+        `subject` is given only for errors where nats-server includes the subject in the trace.
         """
         assert self.stream is not None
         if subject:
@@ -139,7 +139,7 @@ class Trace:
 
 @dataclass(slots=True)
 class Decision:
-    """The decision about a message with trace headers."""
+    """The decision whether and how to trace a message with trace headers."""
 
     trace: Trace | None = None
     dropped: bool = False  # the message is not delivered

@@ -106,7 +106,7 @@ class AccountFetch(Job):
 
 
 class DirectoryLook(Job):
-    """Finds the files of the directory that another program changed."""
+    """A job that finds which files of the token directory were changed by another program."""
 
     queue = JobQueue.ACCOUNTS
 
@@ -268,7 +268,10 @@ class TrustedAccounts:
                 then(found)
 
     def load(self, name: str) -> TrustedAccount | None:
-        """Fetch an account before returning, which may block; for the start of the server and for reloads only."""
+        """Fetch and apply an account, and return it, or None if it cannot be fetched or its token is invalid.
+
+        The call may block, so it is only for the start of the server and for reloads.
+        """
         try:
             text, before = self.resolver.fetch(name), self.accounts.get(name)
             if before is not None and before.text == text:
@@ -282,7 +285,7 @@ class TrustedAccounts:
             return None
 
     def start(self) -> None:
-        """Load the system account; if the resolver does not have it yet, accept users that its own key has signed.
+        """Load the system account. If the resolver does not have it yet, accept users signed with the account's key.
 
         Raises:
             TokenFault: the account is missing, and the resolver is the configuration itself (MEMORY).
@@ -381,7 +384,7 @@ class TrustedAccounts:
             session.close(*why)
 
     def disable(self, name: str, why: tuple[str, str] = EXPIRED) -> None:
-        """Close the clients of an account whose token was removed, and refuse new clients."""
+        """Close the clients of an account whose token expired or was removed, and refuse new clients."""
         account = self.accounts.get(name)
         if account is None:
             return

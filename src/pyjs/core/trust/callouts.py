@@ -54,7 +54,7 @@ ASK_WORK = 4096  # in units of `Turn.input_left`: creating keys, a token and its
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The service that decides about a client."""
+    """The rules for a client: the service that decides about it, and the keys of requests and answers."""
 
     account: str  # of the service
     issuer: str  # the subject in the claims of requests; without operators, also the key that signs users
@@ -63,7 +63,7 @@ class Rules:
 
 
 class Callouts:
-    """Sends the service one request for each login."""
+    """Creates the requests to authorization services, one for each login."""
 
     def __init__(self, host: Host, key: KeyPair, xkey: CurveKeyPair, options: CalloutOptions | None) -> None:
         self.host = host
@@ -97,7 +97,7 @@ class Callouts:
         return Rules(account.name, account.name, external.xkey, account)
 
     def guarded(self, user: User) -> User:
-        """Return `user` without the permission to publish callout requests, if it is in the service's account."""
+        """Return `user`; in the service's account, without the permission to publish callout requests."""
         trusted = None if self.trust is None else self.trust.accounts.get(user.account)
         if trusted is not None:
             is_service = bool(trusted.claims.authorization.users)
@@ -110,7 +110,7 @@ class Callouts:
 
     # -- requests ------------------------------------------------------------------------------------------------
     def ask(self, session: ClientSession, rules: Rules, user: User | None, decided: Decided) -> Callout:
-        """Return the request about a client.
+        """Return the request about a client; `begin` sends it.
 
         `user` is the client's user according to the configuration file alone.
         """
@@ -118,7 +118,7 @@ class Callouts:
 
 
 class Callout:
-    """One request, which ends with the answer, the timeout or the session."""
+    """One request to the service. It ends with the answer, at the timeout, or when the session ends."""
 
     def __init__(
         self,
@@ -281,7 +281,7 @@ class Callout:
         return claims
 
     def _verified(self, payload: bytes) -> str:
-        """Return the token of the user in an answer."""
+        """Verify an answer of the service, and return the user's token that it contains."""
         rules, host, encrypted = self._rules, self._callouts.host, False
         if len(payload) > ANSWER_SIZE_MAX:
             raise Refused("auth callout violation: the response is too large")
@@ -331,7 +331,11 @@ class Callout:
         return f"no valid account {quoted(target)} for auth callout response on account {on}: account missing"
 
     def _target(self, claims: UserClaims) -> str:
-        """Return the account of the user, if the signer of the claims may decide about users of that account."""
+        """Return the account that the claims name.
+
+        Raises:
+            Refused: the signer of the claims may not decide about users of that account.
+        """
         rules, name = self._rules, quoted(self._rules.account)
         if rules.trusted is None:
             if claims.issuer_account:

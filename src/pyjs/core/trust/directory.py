@@ -37,7 +37,7 @@ class DirectoryFault(Exception):
 
 
 class TokenDirectory:
-    """The files of one directory."""
+    """A directory with the token files of accounts."""
 
     def __init__(self, disk: Disk, options: ResolverOptions, clock: Clock, log: Log) -> None:
         self.path = options.dir.rstrip("/") or "/"
@@ -73,7 +73,7 @@ class TokenDirectory:
         return sorted(self._digests)
 
     def changed(self) -> list[str]:
-        """Return the accounts whose files another program changed."""
+        """Return the accounts whose files were changed by another program."""
         found = []
         for name, digest in list(self._digests.items()):
             try:
@@ -172,7 +172,7 @@ class TokenDirectory:
         return f"{self.path}/{name}{ENDING}"
 
     def _read(self, name: str) -> str | None:
-        """Return the token in a file, or None if it is missing or damaged."""
+        """Return the token in the file of an account, or None if the file is missing or damaged."""
         path = self._path(name)
         try:
             data = self._disk.read_file(path)

@@ -17,7 +17,7 @@ GATHERED_MAX = 1024  # maximum number of accounts in one gathering
 
 
 class Gathering:
-    """One fetch of several accounts; calls `done` once, now or in a later turn."""
+    """One fetch of the accounts that an account imports from; calls `done` once, now or in a later turn."""
 
     def __init__(self, trust: TrustedAccounts, account: TrustedAccount, done: Callable[[], None]) -> None:
         self._trust = trust

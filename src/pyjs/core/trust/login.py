@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class Refused(Exception):
-    """The login is refused; the text is for the log."""
+    """Raised when a login is refused; the exception's text is for the log."""
 
     def __init__(self, text: str, *, is_error: bool = False, fault: ProxyFault | None = None) -> None:
         super().__init__(text)
@@ -102,7 +102,7 @@ class TokenCheck(Job):
 
 @dataclass(slots=True)
 class TokenLogin:
-    """One login by token."""
+    """The login of one client by token."""
 
     session: ClientSession
     trust: TrustedAccounts
@@ -191,10 +191,10 @@ class TokenLogin:
 
 
 def admit(session: ClientSession, claims: UserClaims, check: TokenCheck, account: TrustedAccount) -> User:
-    """Return the user of valid claims, if the account accepts it.
+    """Return the user that valid claims describe.
 
     Raises:
-        Refused: the account does not accept it.
+        Refused: the account does not accept this user.
     """
     grant = granted(claims, account)
     check_proxy(grant, session)

@@ -20,7 +20,7 @@ MISSING = "account missing"
 
 
 class ResolverFault(Exception):
-    """The resolver has no token for the account; the text has the reason."""
+    """Raised when a resolver has no token for an account; the exception's text says why."""
 
 
 class Resolver(ABC):
@@ -39,7 +39,7 @@ class Resolver(ABC):
 
 
 class MemoryResolver(Resolver):
-    """The tokens of the configuration file."""
+    """A resolver that returns the tokens in the configuration file."""
 
     bootstraps = False
 
@@ -55,7 +55,7 @@ class MemoryResolver(Resolver):
 
 
 class DirectoryResolver(Resolver):
-    """The files of a directory."""
+    """A resolver that reads the tokens from the files of a directory."""
 
     def __init__(self, options: ResolverOptions, directory: TokenDirectory) -> None:
         self.options = options
@@ -70,7 +70,7 @@ class DirectoryResolver(Resolver):
 
 
 class UrlResolver(Resolver):
-    """An account server, queried over HTTP."""
+    """A resolver that fetches tokens from an account server over HTTP."""
 
     queue = JobQueue.NETWORK
 

@@ -41,7 +41,7 @@ SORTS: dict[str, Callable[[ConsumerRow], Any]] = {
 
 
 def consumers(site: Site, arguments: Arguments) -> Steps:
-    """Return a page of the list of consumers: of all streams, or of the one named by `acc` and `stream`."""
+    """Return a page of the list of consumers: of all streams, or of the stream that `acc` and `stream` name."""
     wanted = wanted_by(arguments, SORTS, "-level")
     account, stream = arguments.text("acc"), arguments.text("stream")
 
@@ -78,7 +78,7 @@ def consumer_row(site: Site, row: ConsumerRow) -> Steps:
 
 
 def _ready(consumer: Consumer) -> Generator[None, None, None]:
-    """Yield before a read that needs a step of its own."""
+    """Yield if the next read of the consumer needs a step of its own; prepare the read if it is a search."""
     if is_searched(consumer):
         yield from prepare(consumer)
         yield

@@ -30,7 +30,7 @@ class Wanted(NamedTuple):
     limit: int
 
     def fields(self, total: int) -> dict[str, int]:
-        """Return the fields of an answer that state the part of the list in it."""
+        """Return the fields that say which part of the list an answer has; `total` is the length of the list."""
         return {"total": total, "offset": self.offset, "limit": self.limit}
 
 
@@ -63,8 +63,8 @@ def page_of(
 ) -> Generator[None, None, tuple[list[Row], int]]:
     """Return the rows of the wanted page, and the number of all rows that match, in steps.
 
-    Only the rows up to the end of the page are sorted: they are merged with those of each step, whose weights add up
-    to STEP.
+    The weights of the rows of one step add up to STEP. After each step, only the first rows in order, up to the end
+    of the page, are kept.
     """
     best: list[tuple[Any, Row]] = []
     end, total = wanted.offset + wanted.limit, 0

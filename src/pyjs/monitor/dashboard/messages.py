@@ -44,18 +44,18 @@ TEXT_MAX = 256  # characters of a text to look for
 
 
 class Refused(Exception):
-    """The message browser is off; the text says how to turn it on."""
+    """Raised when the message browser is off; the exception's text says how to turn it on."""
 
 
 class Unreadable(Exception):
-    """The message cannot be read for the moment."""
+    """Raised when a message cannot be read for the moment."""
 
 
 OFF = "the message browser is off: set messages: true in the block http_authorization, and log in"
 
 
 class Search(NamedTuple):
-    """The messages that a request asks for."""
+    """The stream, filters and position of a request for messages."""
 
     store: StreamStore
     subject: bytes  # a filter; ">": all

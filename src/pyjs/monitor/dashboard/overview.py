@@ -25,7 +25,7 @@ ATTENTION_MAX = 8  # streams, and consumers, that need attention
 
 
 def overview(site: Site, arguments: Arguments) -> Steps:
-    """Return the overview; `at` is the time of its counters, in ns, for rates."""
+    """Return the overview. Its field `at` is the time of its counters in ns, from which rates can be computed."""
     snapshot = yield from site.survey.fresh()
     monitored, now_ns = site.monitored, site.clock.now_ns()
     node = monitored.node

@@ -147,7 +147,7 @@ class Survey:
 
 
 class _Walk:
-    """One survey."""
+    """One survey in progress."""
 
     def __init__(self, monitored: Monitored, before: Counters, now_ns: int) -> None:
         self._monitored = monitored

@@ -59,7 +59,7 @@ def prefix_in(arguments: Arguments) -> str:
     """Return the prefix of the names, or "" for those of the exporter.
 
     Raises:
-        BadArgument: it is not valid in a name.
+        BadArgument: the prefix is not valid in a name.
     """
     prefix = arguments.text("prefix")
     if prefix and PREFIX.fullmatch(prefix) is None:
@@ -68,7 +68,7 @@ def prefix_in(arguments: Arguments) -> str:
 
 
 def summed(prefix: str) -> frozenset[str]:
-    """Return the families whose samples of several workers with the same labels are added up."""
+    """Return the names of the families in which samples of several workers with equal labels are added up."""
     core = prefix or "gnatsd"
     counts = ("num_connections", "total", *FLOW)
     return frozenset(
@@ -180,7 +180,7 @@ def _detailed(of_server: str, session: ClientSession) -> str:
 
 
 def _times(session: ClientSession, now_ns: int) -> tuple[float, ...]:
-    """Return the values of TIMES."""
+    """Return the values of the families in TIMES for one connection."""
     return (
         session.started_at_ns // NS_PER_MS,
         session.last_activity_ns // NS_PER_MS,

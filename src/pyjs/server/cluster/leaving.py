@@ -167,7 +167,7 @@ class Leaving:
     async def _await_return(
         self, connection: Connection, account: Account, wanted: set[bytes], boxes: list[Mailbox]
     ) -> None:
-        """Wait until another server has the client, and close each of `boxes` as soon as it has that inbox."""
+        """Wait until another server has the client; close each of `boxes` once that server has the inbox."""
         deadline, pause_s, came = self._driver.loop.time() + RETURN_S, LOOK_S, asyncio.Event()
         self._expect(account.name, wanted, came)
         try:
@@ -214,7 +214,7 @@ class Leaving:
     async def _withdraw_queues(self, connections: Iterable[Connection]) -> None:
         """Make other servers stop choosing those members of queue groups that leave with `connections`.
 
-        A group with further members on this server keeps its interest, and they get its messages. These members may
+        A group with further members on this server keeps its interest, and those members get its messages. They may
         leave during the wait, so this is repeated until nothing is left to withdraw.
         """
         is_done = False

@@ -4,7 +4,8 @@ A mailbox holds only messages to inboxes. A held message is forwarded once to ea
 now, and reaches no other subscription there (cluster.forwarded), nor any on this server: neither mailboxes of other
 clients, nor subscribers that have already received it. If the other server had the subscription before the message
 was published, its client gets the message twice, but clients ignore the second answer to a request. Other messages
-are lost meanwhile, as always in core NATS; those of a consumer, which have the subjects of their stream, are
+are lost meanwhile, as always in core NATS. A consumer's messages are
+lost too, which have the subjects of the stream, are
 delivered again.
 """
 
@@ -47,7 +48,7 @@ class _Held:
 
 
 class Mailbox:
-    """One inbox of clients that have left this server."""
+    """Holds the messages to one inbox of clients that have left this server."""
 
     def __init__(self, mailboxes: Mailboxes, account: Account, subject: bytes) -> None:
         self.account = account
@@ -80,7 +81,7 @@ class Mailboxes:
         self._open: dict[Subscription, Mailbox] = {}
 
     def open(self, account: Account, subjects: Iterable[bytes]) -> list[Mailbox]:
-        """Open a mailbox for each inbox in `subjects`, or share an open one, until `leave`; return them."""
+        """Return a mailbox for each inbox in `subjects`, open or new; the caller must `leave` them later."""
         boxes = []
         for subject in subjects:
             if subject.startswith(INBOX):
@@ -121,7 +122,7 @@ class Mailboxes:
         del self._open[box.subscription]
 
     def send_on(self, box: Mailbox, held: _Held) -> None:
-        """Send a message of a mailbox to the servers that have its subscription."""
+        """Send a message that `box` holds to the servers that have a subscription to the mailbox's inbox."""
         self._send(box, held)
         held.boxes -= 1
         if not held.boxes:

@@ -70,12 +70,12 @@ class RouteConnection(Connection):
         return self._cluster.open_route(peer, self, self._dial)
 
     def eof_received(self) -> bool:
-        """Close the route; TLS cannot close one direction only, so its transport must close too."""
+        """Close the route. Return False for TLS, which cannot close one direction only: asyncio then closes it."""
         super().eof_received()
         return self.transport.can_write_eof()
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Pass a read to the route, and request a turn unless it holds only heartbeats and parts of batches."""
+        """Pass a read to the route; request a turn unless the read has only heartbeats and parts of batches."""
         if nbytes >= FULL_READ:
             self._give_way()
         route, driver = self.session, self._driver
@@ -90,7 +90,7 @@ class RouteConnection(Connection):
 
 
 class RoutePort:
-    """The routes of one server."""
+    """The port for other servers of the cluster, and all routes of this server."""
 
     def __init__(
         self, driver: Driver, options: Options, cluster: Cluster, clients: OpenConnections[Connection]
@@ -148,13 +148,16 @@ class RoutePort:
                 await self._wait(self.cluster.is_settled)
 
     async def wait_met(self, count: int, spread: SpreadNode | None) -> None:
-        """Wait until this worker knows the subscriptions of `count` others, and with `spread` their streams."""
+        """Wait until this worker knows the subscriptions (with `spread`, also the streams) of `count` others."""
         await self._wait(lambda: sum(route.synced for route in self.cluster.routes.values()) >= count)
         if spread is not None:
             await self._wait(lambda: spread.has_met)
 
     async def wait_streams(self, worker: Worker | None, spread: SpreadNode | None) -> None:
-        """Wait until the other workers have closed their streams; without `spread`, only the first worker has any."""
+        """Wait until the other workers have closed their streams.
+
+        Without `spread`, only the first worker has streams.
+        """
         if spread is not None:
             spread.closed_all()
             await self._wait(spread.have_all_closed)
@@ -213,7 +216,7 @@ class RoutePort:
         self.cluster.stop()
 
     def _dial_due(self) -> None:
-        """Start a connection to each server to which one is due."""
+        """Start the connections to other servers that are due."""
         for dial in self.cluster.take_dials() if self.cluster.dials else ():
             if not self._stopped:
                 task = self.driver.loop.create_task(self._dial(dial))

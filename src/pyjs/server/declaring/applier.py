@@ -34,7 +34,7 @@ RETRY_FIRST_S, RETRY_LAST_S = 1.0, 60.0  # pause after the first temporary error
 
 
 class State(enum.Enum):
-    """IDLE -> RUNNING -> IDLE; RUNNING -> AGAIN -> RUNNING if another application is requested meanwhile."""
+    """The states of an Applier: IDLE -> RUNNING -> IDLE; RUNNING -> AGAIN if `_begin` is called meanwhile."""
 
     IDLE = enum.auto()
     RUNNING = enum.auto()

@@ -95,7 +95,7 @@ class Requester:
 
 
 def _decoded(payload: bytes) -> dict[str, Any] | None:
-    """Return the JSON object of an answer, or None if it has none: status 503 means that no server answers."""
+    """Return the JSON object in an answer, or None if there is none, as in a status 503 (no server answers)."""
     try:
         answer = orjson.loads(payload)
     except orjson.JSONDecodeError:

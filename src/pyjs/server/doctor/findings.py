@@ -15,7 +15,7 @@ class Level(Enum):
 
 
 class Finding(NamedTuple):
-    """One line of the report."""
+    """The result of one check: one line of the report."""
 
     level: Level
     subject: str

@@ -92,7 +92,7 @@ def _check_route(route: RouteUrl, cluster: ClusterOptions) -> Finding:
 
 
 def _is_own(route: RouteUrl, cluster: ClusterOptions) -> bool:
-    """Return whether a route leads to this server, as in a list that all servers share.
+    """Return whether a route leads to this server; a list of routes that all servers share has such a route.
 
     Raises:
         OSError, ValueError: the host has no address.

@@ -29,7 +29,7 @@ def secret_files(options: Options, texts: Mapping[str, str]) -> set[str]:
 
 
 def _secrets(options: Options) -> Iterator[tuple[str, ...]]:
-    """Yield each secret that is set, as it may be spelled."""
+    """Yield, for each secret that is set, the spellings that it may have in a file."""
     single, login, websocket = (
         options.authorization,
         options.monitoring.login,

@@ -42,7 +42,7 @@ STALLED_S = 10.0  # a peer that does not read is disconnected after this time
 
 
 class Asked(NamedTuple):
-    """One HTTP request."""
+    """One HTTP request to the monitoring port."""
 
     target: str
     credentials: bytes

@@ -26,7 +26,7 @@ HEADER_S = 5.0  # seconds for the rest of the header
 
 
 class ProxiedStart(asyncio.Protocol):
-    """The input of one connection up to the end of its PROXY header."""
+    """A protocol that reads one connection up to the end of its PROXY header."""
 
     def __init__(self, driver: Driver, connection: Connection, above: Connection | TlsTransport) -> None:
         self._driver = driver

@@ -14,7 +14,7 @@ CPU_WINDOW_NS = NS_PER_S  # minimum time over which the share of the processor i
 
 
 class SystemProcess(ProcessStats):
-    """The running process."""
+    """Statistics of the running process."""
 
     def __init__(self, now_ns: int) -> None:
         self.cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -44,7 +44,7 @@ def _remove_all() -> None:
 
 
 class UnsyncedDisk(OsDisk):
-    """The files of this machine, without syncs."""
+    """A disk that writes files of this machine, but never syncs them."""
 
     def sync_file(self, fd: int) -> None:
         """Do nothing: a scratch store does not outlive the process."""

@@ -91,7 +91,7 @@ class IoThread:
 
 
 def result_of(job: Job) -> Exception | None:
-    """Run a job; return its result or its exception."""
+    """Run a job; return the error that it returned or raised, or None."""
     try:
         return job()
     except Exception as error:  # a failed job must not stop the jobs of other streams

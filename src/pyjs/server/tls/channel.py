@@ -161,7 +161,7 @@ class TlsChannel:
 
 
 def _has_sealed(records: bytes) -> bool:
-    """Return whether one of the records is encrypted. A server that requests another key exchange sends none."""
+    """Return whether a record is encrypted. No record is if the server requests another key exchange."""
     at = 0
     while at + HEAD_SIZE <= len(records):
         if records[at] == APPLICATION_RECORD:

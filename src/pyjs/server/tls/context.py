@@ -24,7 +24,7 @@ VERSIONS = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 
 
 class TlsFailed(Exception):
-    """A certificate or key is unusable; the text names the file and the reason."""
+    """Raised when a certificate or key is unusable; the exception's text names the file and says why."""
 
 
 class TlsSettings(NamedTuple):
@@ -90,7 +90,7 @@ def _context(options: TlsOptions, *, verify: bool) -> ssl.SSLContext:
 
 
 def client_context(options: TlsOptions) -> ssl.SSLContext:
-    """Return the context for outgoing connections, with the same certificate and authorities.
+    """Return the context for outgoing connections, with the certificates and authorities of `options`.
 
     Raises:
         TlsFailed: a file is unreadable or invalid.

@@ -15,11 +15,11 @@ PACKED_MAX = 64 * 1024 * 1024
 
 
 class InflateFailed(ValueError):
-    """The message is damaged, or too large."""
+    """Raised when a compressed message is damaged, or inflates to too many bytes."""
 
 
 class Inflater:
-    """The inflation of one message at a time."""
+    """Inflates compressed messages, one at a time."""
 
     def __init__(self) -> None:
         self._stream: zlib._Decompress | None = None

@@ -67,7 +67,7 @@ def stored(part: bytes) -> bytes:
 
 
 class Packer:
-    """Frames for all connections of one port; a body sent to many connections is compressed once."""
+    """Makes the frames for all connections of one port; a body sent to many connections is compressed once."""
 
     def __init__(self, call_later: Callable[[float, Callable[[], None]], object]) -> None:
         self._call_later = call_later

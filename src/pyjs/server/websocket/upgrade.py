@@ -35,7 +35,7 @@ COMPRESSION = ServerPerMessageDeflateFactory(server_no_context_takeover=True, cl
 
 
 class UpgradeRefused(Exception):
-    """The request is refused with a status; the text is for the log."""
+    """Raised to refuse a request with an HTTP status; the exception's text is for the log."""
 
     def __init__(self, status: int, cause: str) -> None:
         super().__init__(cause)
@@ -43,12 +43,12 @@ class UpgradeRefused(Exception):
 
 
 class NotHttp(Exception):
-    """The input is not an HTTP request."""
+    """Raised for input that is not an HTTP request."""
 
 
 @dataclass(frozen=True, slots=True)
 class Upgrade:
-    """An accepted upgrade."""
+    """An accepted upgrade: the answer to the client, and the properties of the connection."""
 
     answer: bytes
     terms: Terms
@@ -127,7 +127,7 @@ def _check(method: bytes, path: bytes, headers: Headers) -> None:
 
 
 def _check_origin(headers: Headers, options: WebSocketOptions, *, encrypted: bool) -> None:
-    """Refuse a web page from another origin. Clients other than browsers may send no origin, or any value."""
+    """Raise UpgradeRefused for a web page from another origin; other clients may send no origin or any value."""
     if not options.same_origin and not options.allowed_origins:
         return
     given = _first(headers, "Origin") or _first(headers, "Sec-WebSocket-Origin")

@@ -18,7 +18,7 @@ HEAD = struct.Struct("<II")  # sizes of the JSON and of the bytes after it
 
 
 class Channel(asyncio.Protocol):
-    """One end of the socket pair."""
+    """One end of the socket pair between the server and a worker."""
 
     def __init__(self, taken: Callable[[Message, bytes], None], ended: Callable[[], None]) -> None:
         self._taken = taken  # called with each message

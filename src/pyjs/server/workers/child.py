@@ -48,7 +48,7 @@ class Overseer:
         self._channel = Channel(self._taken, self._stop_with_all)
 
     async def connect(self, fd: int) -> Message:
-        """Return the first message."""
+        """Connect to the server over the socket `fd`; return the first message from the server."""
         loop = asyncio.get_running_loop()
         await loop.create_unix_connection(lambda: self._channel, sock=socket.socket(fileno=fd))
         return await self._first

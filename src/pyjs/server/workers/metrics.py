@@ -50,7 +50,7 @@ def combined(page: Page, prefix: str, texts: Sequence[tuple[int, bytes]]) -> Ste
 
 
 class _Merger:
-    """Collects the families of several texts."""
+    """Merges the metric families in the /metrics texts of several workers."""
 
     def __init__(self, left_out: tuple[bytes, ...], added: frozenset[bytes]) -> None:
         self._left_out = left_out  # beginnings of names

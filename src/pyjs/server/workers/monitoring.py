@@ -17,7 +17,7 @@ CLOSING_S = 1.0  # seconds for which connections may read their last output
 
 
 class WorkersMonitoring:
-    """The open monitoring port."""
+    """The open monitoring port of a server with workers."""
 
     def __init__(self, supervisor: Supervisor, tls: TlsPort) -> None:
         """Listen on the port of the options.

@@ -35,7 +35,7 @@ FORMATTED = re.compile(  # the beginning of a line that a log has written, with 
 
 
 class State(enum.Enum):
-    """STARTING -> READY -> RESTING -> STARTING; any state -> ENDED."""
+    """The states of a worker: STARTING -> READY -> RESTING -> STARTING; any state -> ENDED."""
 
     STARTING = enum.auto()
     READY = enum.auto()
@@ -128,7 +128,7 @@ class WorkerProcess:
         self._changed()
 
     async def _run_once(self) -> str:
-        """Run one process until it ends; return a description of the way in which it ended."""
+        """Run one process until it ends; return a description of how it ended."""
         self._ready_at = 0.0
         ours, theirs = socket.socketpair()
         self._channel_ended.clear()

@@ -102,7 +102,10 @@ class WorkersRouter:
         return _json(head | {"now": now, "num_routes": 0, "routes": []})
 
     def _healthz(self, path: str, query: str) -> Steps:
-        """Answer with the first problem of any worker; about one account or stream, use only workers that have it."""
+        """Answer with the first problem that a worker reports.
+
+        For a request about one account or stream, use only the workers that have the account or stream.
+        """
         supervisor = self._supervisor
         pages = yield from self._ask(f"{path}?{query}")
         found = list(zip(supervisor.workers, pages, strict=True))
@@ -198,7 +201,10 @@ class WorkersRouter:
         return Response(200, body, (("Content-Type", CONTENT_TYPE),), tuple(rest))
 
     def _whyz(self, path: str, query: str) -> Steps:
-        """Combine the reports of all workers that answer; about one stream, the report of the worker that has it."""
+        """Combine the reports of all workers that answer.
+
+        For a request about one stream, answer with the report of the worker that has the stream.
+        """
         try:
             wanted = wanted_by(Arguments(query))
         except BadArgument as error:

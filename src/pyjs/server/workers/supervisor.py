@@ -62,7 +62,7 @@ def run(options: Options) -> int:
 
 
 class Supervisor:
-    """All workers of one server."""
+    """Starts, watches and stops the workers of one server."""
 
     def __init__(self, options: Options, log: Logger) -> None:
         self.options = options
@@ -85,7 +85,7 @@ class Supervisor:
 
     @property
     def server_name(self) -> str:
-        """The name of the server, with which the names of its workers begin."""
+        """The name of the server; the names of its workers begin with it."""
         return self.options.server_name or self.server_id
 
     async def serve(self) -> int:

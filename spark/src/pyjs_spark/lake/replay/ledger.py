@@ -26,7 +26,7 @@ BEGUN, DONE = "begun", "done"
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """Progress of a replay, from its key."""
+    """The progress of a replay, as stored under its key."""
 
     definition: Mapping[str, Any]
     created: str  # of the archived stream

@@ -21,7 +21,7 @@ WILDCARD = re.compile(r"\$([1-9]\d?)|\{\{\s*wildcard\(\s*([1-9]\d?)\s*\)\s*\}\}"
 
 @dataclass(frozen=True, slots=True)
 class Mapping:
-    """One mapping, checked."""
+    """One checked subject mapping."""
 
     source: str
     destination: str
@@ -84,7 +84,7 @@ def _plain(tokens: Iterable[str]) -> str:
 
 
 def _number(token: str) -> int:
-    """Return the number of a token's wildcard, or 0 if it is not one."""
+    """Return the number n if the token is $n or {{wildcard(n)}}, otherwise 0."""
     match = WILDCARD.fullmatch(token)
     return int(match[1] or match[2]) if match else 0
 

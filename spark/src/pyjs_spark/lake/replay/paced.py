@@ -20,7 +20,7 @@ PIECES_PER_S = 10
 
 
 class ReplaySource(JetStreamSource):
-    """Writes one batch of a replay."""
+    """A data source that writes one batch of a replay."""
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         given = dict(options)

@@ -39,7 +39,7 @@ SHOWN = 20  # number of batches that `explain` shows; --json shows all of them
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The plan of a run."""
+    """The plan of one run of a replay."""
 
     ledger: Ledger
     batches: tuple[Batch, ...]
@@ -48,7 +48,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """The result of one batch."""
+    """The result of one batch of a replay."""
 
     low: int
     high: int

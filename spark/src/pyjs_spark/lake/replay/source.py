@@ -20,7 +20,7 @@ from pyjs_spark.lake.tables.table import Lake, Table, told
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The archive of one stream."""
+    """The archive of one stream, from which a replay reads."""
 
     created: str  # of the stream
     headers: str  # map, raw or false

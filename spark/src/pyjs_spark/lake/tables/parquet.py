@@ -34,7 +34,7 @@ FILE = re.compile(r"seq=(\d{19})-(\d{19})\.parquet")
 
 
 class ParquetArchive:
-    """The archive of one stream."""
+    """The archive of one stream as Parquet files."""
 
     def __init__(self, root: str, stream: str) -> None:
         self._root = root

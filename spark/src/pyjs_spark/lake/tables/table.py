@@ -33,7 +33,7 @@ PACKAGES = {"delta": "deltalake", "iceberg": "pyiceberg"}
 
 @dataclass(frozen=True, slots=True)
 class Lake:
-    """Location and format of the tables."""
+    """The location and format of the archives of streams."""
 
     root: str
     format: str = "parquet"  # or delta, iceberg
@@ -42,7 +42,7 @@ class Lake:
 
 @dataclass(frozen=True, slots=True)
 class TableProperties:
-    """The properties of a table."""
+    """The properties of a table, which identify its stream and its range."""
 
     created: str  # the stream's time of creation
     subjects: tuple[str, ...]
@@ -70,7 +70,7 @@ class TableProperties:
 
 
 class Table(ABC):
-    """The table of one stream."""
+    """The base class for the table of one stream in an archive."""
 
     conflict: type[Exception]  # the library's error for a commit that conflicts with another one
 
