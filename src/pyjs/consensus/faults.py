@@ -7,9 +7,9 @@ A group whose log is damaged, or lacks entries that were acknowledged, is closed
 the machine opens it again: as a new replica, which the leader adds to the group.
 
 The voters of an idle group sleep, and would notice only after minutes that the leader has closed it. So the closing
-node asks one voter after another to start an election ("timeout now", docs/raft-frames.md), until it knows a leader of a
-later term: a candidate may be lost before it has woken the others. Votes decide as in any election, so a request that
-is late or repeated request does no harm.
+node asks one voter after another to start an election ("timeout now", docs/raft-frames.md), until it knows a leader
+of a later term: a candidate may be lost before it has woken the others. Votes decide as in any election, so a late or
+repeated request does no harm.
 """
 
 from __future__ import annotations
