@@ -67,7 +67,7 @@ class Trace:
         self.events: list[dict[str, object]] = []
 
     def arrive(self, subject: bytes, kind: int, cid: int, name: str) -> None:
-        """Record the arrival from a client or a server."""
+        """Record that the message arrived from a client or another server."""
         named = {"name": name} if name else {}
         self._add("in", kind=kind, cid=cid, **named, acc=self.ingress.name, subj=_text(subject))
 

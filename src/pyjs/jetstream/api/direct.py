@@ -71,7 +71,7 @@ class DirectGet:
         return self._answer(request, given)
 
     def _answer_later(self, request: Request, wanted: StoreFilter, given: dict[str, Any]) -> Iterator[None]:
-        """Answer after the store has indexed its subjects for the search."""
+        """Answer a request after the store has indexed its subjects, which the search for `wanted` needs."""
         yield
         yield from know_subjects(self._stream.store, wanted)
         steps = self._answer(request, given)

@@ -168,7 +168,7 @@ class Assignment:
 
 
 def add_load(load: dict[int, Load], config: StreamConfig, nodes: Iterable[int], count: int = 1) -> None:
-    """Add `count` times a stream to the load of servers; with -1, subtract it."""
+    """Add `count` streams with this configuration to the load of each server in `nodes`; -1 subtracts one."""
     size = count * max(config.max_bytes, 0)
     for node in nodes:
         there = load.setdefault(node, Load())

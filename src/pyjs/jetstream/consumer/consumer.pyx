@@ -295,7 +295,7 @@ cdef class Consumer(StreamConsumer):
             self.refuse(reply, "409 Exceeded MaxWaiting")
 
     def serves_at_once(self, bytes reply, request) -> bool:
-        """Return whether messages are available for a request that does not wait; if not, answer it with a status."""
+        """Return whether to queue a request that does not wait; otherwise answer it with status 404 or 408."""
         cdef uint64_t ready = self.cursor.num_pending() + self.acks.pending.n_queued
         if self.paused_until > self.turn.now:
             ready = 0

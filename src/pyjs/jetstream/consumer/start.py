@@ -52,7 +52,7 @@ def select_start(
 def count(store: StreamStore, matches: StoreFilter, next_seq: int) -> Generator[None, None, Count | None]:
     """Count the matches, in steps; return None if the consumer should count them itself, in one step.
 
-    It should if the stream has few subjects, or if the consumer does not begin at the first message.
+    That is so if the stream has few subjects, or if the consumer does not begin at the first message.
     """
     if next_seq > store.first_seq or store.catalogue.num_subjects() <= FEW_SUBJECTS:
         return None

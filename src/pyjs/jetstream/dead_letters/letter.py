@@ -63,7 +63,7 @@ class Origin:
     def headers_of(
         self, message: StoredMessage, reason: bytes, deliveries: int, to: str, last_seq: int
     ) -> bytes:
-        """Return the headers of a letter for the stream `to`, whose last message with this subject is `last_seq`."""
+        """Return the headers of a letter to be stored in `to`, where its subject must have the last sequence `last_seq`."""
         lines = [
             _FIRST,
             *(_renamed(line) for line in _lines(message.headers)),

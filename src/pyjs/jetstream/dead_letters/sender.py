@@ -87,7 +87,7 @@ class LetterSender:
         return letters.term(self._consumer, seq, cseq, reason_of_term(reason))
 
     def wake(self) -> None:
-        """Send the letters of deliveries that were given up, whose ends are written."""
+        """Send the letters of given-up deliveries; the consumer has written that they were given up."""
         exhausted = self._consumer.acks.exhausted
         if not self._blocked and exhausted and next(reversed(exhausted)) not in self.refused:
             self._begin()
@@ -114,7 +114,7 @@ class LetterSender:
             self._rest()
 
     def _next(self) -> list[int]:
-        """Return the sequences of the next letters; empty while the consumer has changes to write."""
+        """Return the sequences of the next letters to send; empty while the consumer has changes to write."""
         consumer = self._consumer
         if not self._is_current() or not consumer.acks.changes.is_empty:  # its next turn calls `wake`
             return []

@@ -91,7 +91,9 @@ def pause(
 
 
 def reset(consumer: Consumer, wanted: int) -> int:
-    """Reset a consumer to `wanted`, or to the sequence after its ack floor if that is 0; call `keep_reset` next.
+    """Reset a consumer to `wanted` (0: the sequence after its ack floor); return that sequence.
+
+    Call `keep_reset` next.
 
     Raises:
         ApiError: 10204, the sequence is not allowed.
@@ -400,7 +402,7 @@ def _filter_of(stream: Stream, config: ConsumerConfig) -> StoreFilter:
 
 
 def _take_count(consumer: Consumer, counted: Count | None) -> None:
-    """Set the consumer's num_pending to the result of `counted`, unless messages were removed since."""
+    """Set the consumer's num_pending to the result `counted`, unless messages were removed since the count."""
     if counted is not None and counted.is_exact:
         consumer.cursor.take_count(counted.msgs, counted.up_to)
 

@@ -167,10 +167,10 @@ class AccountFiles:
             raise _failed(directory, error) from error
 
     def hidden_files(self) -> AccountFiles:
-        """Return the files of a new temporary directory, in which a stream is built; call `adopt` next.
+        """Return the files of a new temporary directory for building a stream; call `adopt` or `drop_hidden` next.
 
         Raises:
-            StoreFailed: it cannot be created.
+            StoreFailed: the directory cannot be created.
         """
         path = free_name(self._disk, f"{self._streams}/restore", DELETING, self._hidden)
         self._hidden += 1
@@ -468,7 +468,7 @@ class AccountFiles:
         """Return the change that creates a consumer with the state `state`; call `open_consumer` after its commit.
 
         Raises:
-            StoreFailed: unreadable files have its name.
+            StoreFailed: unreadable files have the name of the consumer.
         """
         file = self.list_of(stream)
         self._check_room(f"{file.directory}/{NAME}")

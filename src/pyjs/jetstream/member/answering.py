@@ -98,7 +98,7 @@ class Place(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """A request that another server answers."""
+    """A request that this server leaves to another server."""
 
     at_ns: int
     node: int  # number of the server that should answer
@@ -270,14 +270,14 @@ class Desk:
     # -- streams without a leader ------------------------------------------------------------------------------
 
     def _leads_here(self, router: Router, endpoint: Endpoint, args: tuple[str, ...]) -> bool:
-        """Return whether this server can answer a request about a stream as its leader, or refuse it for good."""
+        """Return whether this server answers a request: it leads the stream, or the account has no JetStream."""
         is_here = self._place(router, endpoint, args) is Place.HERE
         return router.js is None or (is_here and self._refusal(router, endpoint, args) is None)
 
     def _look(
         self, router: Router, request: Request, endpoint: Endpoint, args: tuple[str, ...], place: Place
     ) -> Iterator[Step] | None:
-        """Return the steps with which the server of the client answers; None on other servers, or if it is busy."""
+        """Return the steps that answer a request on the server of its client; None: another server, or too busy."""
         if not _is_of_client(request):
             return None
         if self._explained < EXPLAINED_MAX:

@@ -120,7 +120,7 @@ class Operators:
         return answer
 
     def moves_already(self, stream: Assignment) -> ApiError:
-        """Return the refusal of a change of a stream whose only replica is moving; its text suggests remedies."""
+        """Return the error that refuses to change a stream whose only replica moves; its text suggests remedies."""
         member, servers = self._member, self._member.machine.state.servers
         name = servers[stream.origin].name if stream.origin in servers else f"number {stream.origin}"
         if stream.origin in member.online | {member.node}:
@@ -151,8 +151,8 @@ class Operators:
     def accept_loss(self, body: bytes) -> Answer:
         """On the named server, make groups continue without the lost replicas or messages that they wait for.
 
-        The group is that of the named stream or, without a name, of the metadata; with the name of a server whose log
-        is `lost`, all groups that wait for that server only.
+        The group is that of the named stream or, without a name, of the metadata. If `lost` names a server whose log
+        is lost, these are all groups that wait only for that server.
 
         Raises:
             ApiError: nothing waits for that, the server or stream is unknown, or the request is invalid.

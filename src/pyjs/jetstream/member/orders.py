@@ -64,7 +64,7 @@ class Orders:
         self._turn = turn
 
     def take(self, order: Order) -> None:
-        """Answer a request when its stream is ready."""
+        """Take an order: answer its request when its stream is ready."""
         js, name = self.accounts.get(order.account), _name(order)
         if name in self._early:
             del self._early[name]
@@ -185,7 +185,7 @@ class Orders:
 
 
 def _name(order: Order) -> Answered:
-    """Return the note to other servers that an order is answered."""
+    """Return the note that an order is answered; it also identifies the order."""
     return Answered(order.account, order.stream, order.reply, order.index)
 
 

@@ -88,7 +88,7 @@ class Expected:
         self.timer: Timer | None = None
 
     def end(self) -> None:
-        """End both."""
+        """End the subscription and the timer."""
         if self.subscription is not None:
             self._account.unsubscribe(self.subscription)
             self.subscription = None

@@ -58,7 +58,7 @@ KEPT_NS = 600 * NS_PER_S
 
 
 class OriginLink:
-    """The link of one copier."""
+    """The link of one copier to its origin, by a consumer that the link creates."""
 
     def __init__(
         self,

@@ -30,7 +30,7 @@ def key_of(source: StreamSource) -> bytes:
 
 
 def first_copied(source: StreamSource) -> int:
-    """Return the first sequence copied from an origin; 0: unknown. The origin may remove copies from there on."""
+    """Return the first sequence copied from an origin; 0: unknown. From there on, it may remove copied messages."""
     return max(source.opt_start_seq, 1) if source.opt_start_time_ns is None else 0
 
 

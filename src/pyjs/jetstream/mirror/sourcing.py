@@ -235,7 +235,7 @@ class Inflow:
         return SourceCopy(source, key, copier)
 
     def _is_remote(self, source: StreamSource) -> bool:
-        """Return whether a consumer reads the origin: always in a cluster; from another worker if that has it."""
+        """Return whether a consumer reads the origin: always in a cluster, otherwise if another worker has it."""
         is_elsewhere = self._js.shared.member is not None or source.name in self._js.elsewhere
         return is_elsewhere and self._is_here(source)
 
@@ -379,7 +379,7 @@ class Inflow:
                 copy.copier.wake(0)
 
     def attach_all(self) -> None:
-        """Attach every copier to its origin before it is read."""
+        """Attach every copier to its origin now, so that the origin keeps the messages that are not copied yet."""
         for copy in self._copies.values():
             if copy.copier.origin is None and copy.source.consumer is None and copy.copier.feed is None:
                 self.find_origin(copy.copier)
@@ -507,7 +507,7 @@ class Inflow:
                 self._positions.known[copy.key] = max(known, seq), ident
 
     def committed(self) -> None:
-        """Store the positions of the sources, and try refused messages again."""
+        """Try refused messages again. Unless the stream is replicated, also store the positions of its sources."""
         self._wake_blocked()
         if self._replica is not None:
             return

@@ -76,7 +76,7 @@ ENTRY_COST = 256  # bytes of memory of an entry, in addition to its payload
 
 
 class Behind(Protocol):
-    """The machine of the replica: stream_machine.StreamMachine."""
+    """The state machine of the replica, as this module uses it: stream_machine.StreamMachine."""
 
     js: JetStream
     assignment: Assignment
@@ -126,7 +126,7 @@ class NoSource(PyjsError):
 
 
 class CatchUp:
-    """The copy of one replica that is behind."""
+    """The process by which one replica that is behind copies the messages that it lacks."""
 
     def __init__(
         self,
@@ -172,7 +172,7 @@ class CatchUp:
         self._steps.close()
 
     def hold(self, index: int, term: int, time_ns: int, payload: bytes) -> None:
-        """Hold an entry until the copy is complete; drop all held entries if they are too large."""
+        """Hold an entry until the copy is complete; drop all held entries if together they exceed HELD_MAX."""
         self.last = index
         self._last_seq += len(payload) // ITEM_SIZE_MIN
         self._held_size += len(payload) + ENTRY_COST
@@ -288,7 +288,7 @@ class CatchUp:
             yield from work_steps(turn, store.end_healing)
 
     def _undo_steps(self, store: StreamStore) -> Steps:
-        """Remove a part of a copy if the log has all later entries: they add the same messages."""
+        """Remove an unfinished copy if the log has all later entries, since these entries add the same messages."""
         self._lacks_entries = not self._machine.has_entries_after(store.applied_index)
         if isinstance(store, FileStore) and not self._lacks_entries:
             yield from work_steps(self._machine.stream.turn, lambda: drop_copy(store))

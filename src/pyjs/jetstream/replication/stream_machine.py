@@ -194,7 +194,7 @@ class StreamMachine:
             self.stream.turn.go_on(heal_steps(self))
 
     def copy_lost(self) -> CatchUp:
-        """Copy the lost messages from the others; the stream is closed meanwhile."""
+        """Copy the lost messages from other replicas; the stream is closed meanwhile."""
         self._owner.resigned.discard(self.group)
         again, self._has_healed = self._has_healed, True
         # the last entry of an unsure store may be lost
@@ -352,7 +352,7 @@ class StreamMachine:
             self._owner.lost.append(self.stream)
 
     def dropped(self, proposal: object) -> None:
-        """Forget a proposal."""
+        """Handle a proposal that the consensus has dropped."""
         assert isinstance(proposal, Proposal)
         self.replica.dropped(proposal)
 
@@ -456,20 +456,20 @@ class StreamMachine:
             self.stream.turn.go_on(self._sync_steps())
 
     def readable_upto(self) -> int:
-        """Return the sequence up to which other replicas may read; if this one is unsure, `common_steps` finds it."""
+        """Return the sequence up to which others may read: ALL, or while this replica is unsure, the common part."""
         if not self.agreement.is_unsure:
             return ALL
         return 0 if self.catch_up is None else self.catch_up.common
 
     def readable(self) -> tuple[StreamStore | None, Stream | None]:
-        """Return the store from which other replicas may read messages, and the open stream, or None."""
+        """Return the store that other replicas may read, and the open stream; each may be None: not usable now."""
         if self.catch_up is not None:
             store = self.catch_up.store
             return (None if isinstance(store, FileStore) and store.closed else store), None
         return (None, None) if self.stream.closed else (self.stream.store, self.stream)
 
     def answers(self) -> Iterator[Answer]:
-        """Yield the questions that may wait for an answer of another replica."""
+        """Yield the answers of other replicas for which this replica may be waiting."""
         yield self.poll
         yield self.leaving
         yield self.whole

@@ -60,7 +60,7 @@ class Carrier(Protocol):
     """Sends notes to the other workers: cluster.replication.Replication."""
 
     def begin(self, consensus: SpreadNode, notes: SpreadNode) -> None:
-        """Pass notes and the states of connections on; called before the first connection."""
+        """From now on, pass notes and changes of connections to `consensus` and `notes`; before any connection."""
 
     def send_note(self, node: int, note: bytes) -> None:
         """Send a note, or drop it if there is no connection."""

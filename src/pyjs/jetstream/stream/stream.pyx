@@ -700,7 +700,7 @@ cdef class Stream(Sink):
             self.inbox.queue()
 
     cdef int remove_acknowledged(self, StreamConsumer consumer, size_t most) except -1:
-        """Process up to `most` acknowledgements of `consumer`, which may remove messages; return their number."""
+        """Process up to `most` acknowledgements: remove messages that nothing needs. Return the number processed."""
         cdef uint64_t seq, features = self.limits.features
         cdef bint shared = features & KEEPS_INTEREST or self.n_followers or len(self.consumers) > 1
         cdef list acknowledged = consumer.take_acknowledged(most) if features & REMOVES_ACKNOWLEDGED else []
@@ -736,7 +736,7 @@ cdef class Stream(Sink):
             self.sweep()
 
     def release(self, uint64_t low, uint64_t high, StoreFilter f not None) -> None:
-        """Remove those matches from `low` to `high` that no consumer needs; for interest and workqueue streams."""
+        """Remove the matches from `low` to `high` that no consumer needs; limits streams remove nothing."""
         if self.limits.features & REMOVES_ACKNOWLEDGED and not self.closed:
             remove_unneeded(self.store, self.interest, low, high, f, self.replica)
             self.mark_dirty()

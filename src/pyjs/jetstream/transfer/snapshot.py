@@ -43,7 +43,7 @@ INTEREST_TIMEOUT_NS = 2 * NS_PER_S
 
 
 class Ended(Exception):
-    """The snapshot cannot continue; has the status for the client and the reason for the advisory."""
+    """Raised if a snapshot cannot continue; it has the status for the client and the reason for the advisory."""
 
     def __init__(self, status: str, reason: str) -> None:
         super().__init__(reason)

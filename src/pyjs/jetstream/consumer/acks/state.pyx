@@ -163,7 +163,7 @@ cdef class AckState:
         return True
 
     def settle(self, uint64_t seq) -> bool:
-        """Acknowledge a given-up delivery, since its dead letter is stored; return False if it is not one."""
+        """Acknowledge a given-up delivery whose dead letter is stored; return False if `seq` was not given up."""
         if not self.forget_exhausted(seq):
             return False
         if self.pending.count == 0:
