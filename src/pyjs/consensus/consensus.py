@@ -82,7 +82,7 @@ class Tuning:
 
 
 class Condition(Enum):
-    """RUNNING -> STOPPED by `stop`; RUNNING -> FAILED if the log fails, or by a fault in this module."""
+    """The state of the consensus. RUNNING -> STOPPED by `stop`; RUNNING -> FAILED by a failed log or a fault here."""
 
     RUNNING = "running"
     STOPPED = "stopped"

@@ -46,7 +46,7 @@ class Due:
 
 
 class LogSync(Job):
-    """One sync of the node's log."""
+    """A job that syncs the node's log once."""
 
     queue = JobQueue.LOG
 
@@ -65,7 +65,7 @@ class LogSync(Job):
 
 
 class FreshFile(Job):
-    """The creation of a file that the log will need later."""
+    """A job that creates, in advance, a file that the log will need."""
 
     queue = JobQueue.REMOVALS
 

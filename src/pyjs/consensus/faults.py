@@ -54,7 +54,7 @@ _OF_CANDIDATES = (1, 3, 5, 7, 9)  # append, vote request, pre-vote request, hear
 
 
 class MachineFaults:
-    """The calls of state machines, and the groups that this node leads without a machine."""
+    """Guards the calls of state machines, and lists the groups that this node leads without a machine."""
 
     def __init__(
         self, faults: Faults, turn: Turn, engine: Groups, silent: Set[int], transfer_ns: int
@@ -133,7 +133,7 @@ class MachineFaults:
 
 @dataclass(slots=True)
 class Succession:
-    """A group that this node led when it closed it."""
+    """A group that this node has closed while it led the group."""
 
     peer: int  # of this node
     term: int

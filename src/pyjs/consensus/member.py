@@ -28,7 +28,7 @@ ENTRY_COST = 64  # bytes of an entry in the log, in addition to its payload
 
 
 class State(Enum):
-    """RUNNING -> STOPPED after a fault of the machine or a damaged entry, until the group is reopened."""
+    """The state of a member. RUNNING -> STOPPED by a fault of its machine or a damaged entry, until reopened."""
 
     RUNNING = "running"
     STOPPED = "stopped"
@@ -141,7 +141,7 @@ class Member:
             self.queue.append(committed)
 
     def apply_some(self, payloads: Payloads, count: int, size: int) -> tuple[int, int]:
-        """Apply up to `count` entries, until their payloads exceed `size` bytes; return both numbers.
+        """Apply up to `count` entries, until their payloads exceed `size` bytes; return (entries, bytes) applied.
 
         Raises:
             Unreadable: the entry could not be read, and remains the next one.

@@ -134,7 +134,7 @@ def moves(field: Field, streams: Iterable[Assignment] | None = None) -> Iterator
 
 
 def _single_move(field: Field, stream: Assignment, going: set[int]) -> StreamMoved | None:
-    """Return the entry that moves a single replica, or changes the target if that server leaves too; None: neither."""
+    """Return the entry that moves a single replica, or changes the target if that server leaves too; or None."""
     first = next(node for node in stream.nodes if node != stream.target)
     if first not in field.rules.online or stream.target not in {0, *going}:
         return None

@@ -63,7 +63,10 @@ class Origin:
     def headers_of(
         self, message: StoredMessage, reason: bytes, deliveries: int, to: str, last_seq: int
     ) -> bytes:
-        """Return the headers of a letter to be stored in `to`, where its subject must have the last sequence `last_seq`."""
+        """Return the headers of a letter for the stream `to`.
+
+        They demand that `last_seq` is the last sequence of the letter's subject in that stream.
+        """
         lines = [
             _FIRST,
             *(_renamed(line) for line in _lines(message.headers)),

@@ -85,7 +85,7 @@ class Desk:
         return None
 
     def _refuse(self, router: Router, request: Request, args: tuple[str, ...] = ()) -> None:
-        """Answer with status 503, unless the stream is in a running worker, which can answer without the first one."""
+        """Answer with status 503, unless a running worker has the stream and can answer without the first one."""
         found = self._spread.directory.find(router.account.name, args[0]) if args else None
         if request.reply and (found is None or found.worker not in self._spread.online):
             router.account.send(request.reply, b"", UNAVAILABLE)

@@ -173,7 +173,7 @@ cdef class Dedupe:
         return self.last_id[:self.last_id_len]
 
     def dump(self, uint64_t first, uint64_t count) -> bytes:
-        """Return `count` ids after the `first` oldest: of each (seq u64, time i64, size u32, 0 u32), then all bytes."""
+        """Return `count` ids after the `first` oldest: seq u64, time i64, size u32, 0 u32 of each, then all bytes."""
         cdef uint64_t begin = self.oldest + first, end = begin + count, e
         cdef bytes out
         cdef KeptId* kept

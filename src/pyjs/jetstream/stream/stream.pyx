@@ -744,7 +744,7 @@ cdef class Stream(Sink):
     # -- calls of the API ---------------------------------------------------------------------------------
 
     def purge(self, bytes subject_filter=b"", uint64_t before_seq=0, uint64_t keep=0) -> int:
-        """Remove all messages, or those that match a filter; return their number when the removal is written."""
+        """Remove all messages, or those that match a filter; return how many, once the removal is written."""
         self.commit_now()                   # a store that refuses messages must not remove or erase any
         purged = self.evictions.purge(subject_filter, before_seq, keep)
         self.end_purge(subject_filter)

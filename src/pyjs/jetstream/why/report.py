@@ -30,7 +30,7 @@ QUIET = frozenset((Kind.UP_TO_DATE, Kind.STREAM_EMPTY))
 def stream_report(
     js: JetStream, stream: Stream, *, shows_clients: bool = True
 ) -> Generator[None, None, Fields]:
-    """Return a report, in steps: whether a stream accepts publishes, why not, and its consumers that deliver nothing."""
+    """Return a report, in steps: whether a stream accepts publishes, why not, and consumers that deliver nothing."""
     reasons, store = why_stream(js, stream), stream.store
     silent: list[dict[str, Any]] = []
     for at, consumer in enumerate(list(stream.consumers.values())):

@@ -67,7 +67,7 @@ class KeyRing:
         return self._wrapped(self._algorithm, self._randbytes(KEY_SIZE))
 
     def open_key(self, algorithm: int, wrapped: bytes) -> tuple[StreamKey, bool]:
-        """Return the data key in `wrapped`, and whether the previous key unwrapped it: then it is wrapped again.
+        """Return the data key in `wrapped`, and whether it was wrapped with the previous key; if so, it is rewrapped.
 
         Raises:
             WrongKey: neither of the configured keys unwraps it.

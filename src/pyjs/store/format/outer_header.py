@@ -157,7 +157,7 @@ class PlainImage:
         """Record that the image has grown to `size` bytes."""
 
     def spare_problem(self) -> str:
-        """Return the damage of a spare copy, or ""; it loses nothing while the other copy is intact."""
+        """Return the damage of a spare copy of data, or ""; nothing is lost while the other copy is intact."""
         return "" if self.outer is None else clear_problem(self._disk, self.fd, self.outer)
 
 

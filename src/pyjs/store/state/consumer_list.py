@@ -79,7 +79,7 @@ class Problem:
 
 @dataclass(eq=False, slots=True)
 class Copy:
-    """The intact entries of one copy."""
+    """One copy of a list, as it was read: its intact entries and its damage."""
 
     path: str
     entries: dict[int, dict[str, Any]] = field(default_factory=dict)  # by number, in the order of the file

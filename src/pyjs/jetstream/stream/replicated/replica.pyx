@@ -285,7 +285,7 @@ cdef class Replica(Sink):
         return self.stopped is None
 
     def propose(self, bytes payload, Proposal proposal not None) -> bool:
-        """Propose a payload. If this is not the leader or followers would refuse it, drop `proposal`; return False."""
+        """Propose a payload. Return False and drop `proposal` if this is no leader, or followers would refuse it."""
         proposal.size = len(payload)
         self.in_flight += proposal.size
         if is_operation(payload):
