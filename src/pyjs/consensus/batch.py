@@ -65,7 +65,7 @@ _FRAMES = int(Kind.FRAMES)
 
 
 class BadBatch(ValueError):
-    """A batch is damaged and was refused as a whole; the text names the invalid field."""
+    """Raised for a damaged batch, of which no part may be used. The exception's text names the invalid field."""
 
 
 class Frames(NamedTuple):

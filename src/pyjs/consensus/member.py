@@ -35,7 +35,7 @@ class State(Enum):
 
 
 class Unreadable(PyjsError):
-    """The payload of the next entry cannot be read from the log."""
+    """Raised if the payload of the next entry cannot be read from the log."""
 
     def __init__(self, cause: PyjsError) -> None:
         super().__init__(str(cause))

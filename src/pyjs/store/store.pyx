@@ -370,7 +370,7 @@ cdef class StreamStore:
         """
 
     def replicate(self, uint64_t group) -> None:
-        """Turn this open store into that of a replica which has applied no entry.
+        """Make this open store the store of a replica that has applied no entry yet.
 
         `group` is the identity of its log: not 0, and different from that of any earlier group of the stream.
         """

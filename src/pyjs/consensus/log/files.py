@@ -38,7 +38,7 @@ DIRECTORY = ".raft"
 
 
 class UnknownLog(PyjsError):
-    """The log has a format that this server cannot read."""
+    """Raised if the log has a format that this server cannot read."""
 
     def __init__(self, path: str, version: int, needs: str) -> None:
         super().__init__(

@@ -51,7 +51,7 @@ def _is_contradiction(given: dict[str, Any]) -> bool:
 
 
 class DirectGet:
-    """Direct gets of one stream."""
+    """Answers the direct gets of one stream."""
 
     def __init__(self, account: Account, stream: Stream, prefixes: tuple[bytes, ...]) -> None:
         self._account = account

@@ -34,7 +34,7 @@ ENDPOINT_BY_WORDS = {tuple(each.words.split(".")): each for each in ENDPOINTS}
 
 
 class Router:
-    """The API of one account."""
+    """Passes the API requests of one account to their handlers, and sends the answers."""
 
     def __init__(self, account: Account, shared: Shared, js: JetStream | None) -> None:
         self.account = account

@@ -55,7 +55,7 @@ class Kind(IntEnum):
 
 
 class UnknownEntry(PyjsError):
-    """A newer server proposed the entry; this server must be updated first."""
+    """Raised for an entry that a newer server proposed. This server must be updated to apply it."""
 
     def __init__(self, version: int, kind: int) -> None:
         super().__init__(

@@ -23,7 +23,7 @@ TEXTS_MAX = 1024  # maximum number of texts in one list
 
 
 class BadRow(PyjsError):
-    """The bytes are not a valid row; the text names the first wrong field."""
+    """Raised for bytes that are not a valid row. The exception's text names the first wrong field."""
 
 
 class Row:

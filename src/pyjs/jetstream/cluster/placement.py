@@ -165,7 +165,7 @@ def fitting(
 
 
 class _Search:
-    """One search for servers."""
+    """One search for servers that can hold a stream."""
 
     def __init__(
         self, config: StreamConfig, cluster: str, load: dict[int, Load], rules: Rules, kept: list[Server]

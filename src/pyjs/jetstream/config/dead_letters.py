@@ -17,7 +17,7 @@ DEFAULT_PREFIX = "$DLQ"
 
 
 class Target(NamedTuple):
-    """A stream for dead letters."""
+    """The stream to which dead letters are sent, and the prefix of their subjects."""
 
     stream: str
     prefix: str  # the first tokens of the letters' subjects

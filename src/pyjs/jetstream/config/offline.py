@@ -30,7 +30,7 @@ class Offline(NamedTuple):
 
 
 class NewerConsumer(PyjsError):
-    """A stored consumer needs a higher API level."""
+    """Raised if a stored consumer needs a higher API level than this server has."""
 
     def __init__(self, name: str, reason: str) -> None:
         super().__init__(f"consumer {name!r}: {reason}")

@@ -58,11 +58,11 @@ KINDS = ("log", "snap")  # the files of a state
 
 
 class BadState(PyjsError):
-    """A stored consumer state is invalid."""
+    """Raised if a stored consumer state is invalid."""
 
 
 class NewerState(PyjsError):
-    """A newer version wrote the consumer state, whose files must not change."""
+    """Raised if a newer version wrote the consumer state. Its files must not change."""
 
 
 def first_state(start: Start) -> bytes:

@@ -186,7 +186,7 @@ cdef class Replay:
         return 0
 
     def acked_all(self, uint64_t seq, uint64_t cseq, bint spares=False) -> None:
-        """Replay an ack of everything up to `seq`; if `spares`, except what waits for its dead letter."""
+        """Replay an ack of all messages up to `seq`; if `spares`, not of those that wait for their dead letters."""
         if self.acks.ack_to(seq, cseq):
             if not spares:
                 self.acks.take_exhausted(seq)

@@ -80,7 +80,7 @@ class Result:
 
 
 class Replay:
-    """One request for a replay."""
+    """Carries out one request to replay dead letters."""
 
     def __init__(self, js: JetStream, stream: Stream, wanted: Wanted) -> None:
         self._js = js

@@ -88,7 +88,7 @@ class _Entry:
 
 
 class _Batch(Job):
-    """The changes that one sync makes durable."""
+    """A job that writes a batch of changes, and makes them durable with one sync."""
 
     queue = JobQueue.FILES
 

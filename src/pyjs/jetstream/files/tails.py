@@ -26,7 +26,7 @@ STREAMS_MIN = 64  # if fewer streams are closed, each writes its own index file
 
 
 class TailIndexes:
-    """The tail index files of one account."""
+    """The tails file of one account: loads it at the start, and writes it at the stop."""
 
     def __init__(self, disk: Disk, streams: str, log: Log) -> None:
         self._disk = disk

@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
 
 class StoredConsumer(NamedTuple):
-    """One stored consumer."""
+    """One consumer, as its files have it."""
 
     name: str
     config: ConsumerConfig
@@ -73,7 +73,7 @@ class StoredConsumer(NamedTuple):
 
 
 class Unusable(PyjsError):
-    """A stored stream or consumer is in the wrong directory or has unknown fields; its files must not change."""
+    """Raised for a stored stream or consumer in the wrong directory or with unknown fields; its files must stay."""
 
 
 @dataclass(eq=False, repr=False, slots=True)

@@ -98,7 +98,7 @@ def _end_of(stream: Stream, wanted: StoreFilter, keep: int) -> Generator[Step, N
 
 
 def drop_steps(stream: Stream, wanted: StoreFilter, end_seq: int) -> Generator[Step, None, int]:
-    """Remove the matches with a sequence below `end_seq`, in steps; return their number.
+    """Remove the matches with a sequence below `end_seq`, in steps; return how many were removed.
 
     Raises:
         ApiError, StoreFailed: as `purge`.

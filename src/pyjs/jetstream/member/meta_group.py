@@ -186,7 +186,7 @@ class MetaGroup:
                 self._way.tell(node, Description(self._server))
 
     def welcomed(self, incarnation: int) -> None:
-        """Handle the incarnation with which the leader lets this server join."""
+        """Handle the incarnation that the leader has assigned to this server, so that it can join."""
         self._welcome = incarnation
         self._heard += 1
         self._waiters.notify()

@@ -53,11 +53,11 @@ SUMMED = ("memory", "storage", "reserved_memory", "reserved_storage", "consumers
 
 
 class _Changed(Exception):
-    """A stream has changed since its group was examined."""
+    """Raised if a stream has changed since its group was examined."""
 
 
 class MetaRequests:
-    """The handlers of the leader of the metadata."""
+    """Handles requests on the leader of the metadata."""
 
     def __init__(self, member: MemberNode) -> None:
         self._member = member

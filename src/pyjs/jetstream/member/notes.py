@@ -181,7 +181,7 @@ class Welcome:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A note to the other replicas of a stream that the sending server answers an order."""
+    """The note by which a server informs the other replicas of a stream that it answers an order."""
 
     account: str
     stream: str

@@ -42,7 +42,7 @@ PAUSE_NS = 250 * NS_PER_MS  # pause between two examinations of all streams
 
 
 class Operators:
-    """The requests of operators to one server."""
+    """Handles the requests of operators on one server."""
 
     def __init__(self, member: MemberNode, log: Log) -> None:
         self._member = member

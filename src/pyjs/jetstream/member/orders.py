@@ -39,7 +39,7 @@ EARLY_MAX = 256  # maximum number of answers that become known before their orde
 
 
 class Orders:
-    """The orders that one server has received."""
+    """The orders that one server has received, and the answers to them."""
 
     def __init__(
         self,

@@ -98,7 +98,7 @@ class Expected:
 
 
 class LinkState:
-    """The state of one link."""
+    """The state of one link, with the subscription and the timer that end with this state."""
 
     def __init__(self, js: JetStream, copier: Copier, pace: Pace, ask: Callable[[], None]) -> None:
         """Create an idle link; `ask` sends a request."""

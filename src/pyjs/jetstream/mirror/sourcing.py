@@ -152,7 +152,7 @@ class SourceCopy:
 
 
 class Inflow:
-    """The mirror or all sources of one stream."""
+    """Copies into one stream: from its mirror, or from all its sources."""
 
     def __init__(self, js: JetStream, stream: Stream) -> None:
         self._js = js

@@ -118,11 +118,11 @@ class Behind(Protocol):
 
 
 class LostMessages(PyjsError):
-    """The store has messages that the group has lost."""
+    """Raised if the store has messages that the group has lost."""
 
 
 class NoSource(PyjsError):
-    """No other replica can serve: the group waits for this one."""
+    """Raised if no other replica can serve, so that the group waits for this one."""
 
 
 class CatchUp:
@@ -332,7 +332,7 @@ class CatchUp:
         return self._others >= OTHERS_MAX and (yield from self._ask(WHOLE)) is not None
 
     def _check_steps(self, store: StreamStore) -> Steps:
-        """Compare the store with those of other replicas until all its messages are known to be those of the group.
+        """Compare the store with the stores of other replicas until the group is known to have all its messages.
 
         Raises:
             LostMessages: another replica has different messages, and needs none from this store.
@@ -353,10 +353,10 @@ class CatchUp:
             yield from self.answer.pause(PAUSE_NS)
 
     def _is_common(self, store: FileStore, node: int, *, is_late: bool) -> Generator[Step, None, bool]:
-        """Return whether all messages in the store are those of the group; False: this is not known yet.
+        """Return whether the group is known to have all messages in the store; False: not yet.
 
         Raises:
-            LostMessages: some are not those of the group, and the store may be dropped.
+            LostMessages: the group does not have some of the messages, and the store may be dropped.
         """
         agreement = self._machine.agreement
         common = yield from common_steps(self._machine, store, node, self.answer)

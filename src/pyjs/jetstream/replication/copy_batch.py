@@ -79,7 +79,7 @@ class Kind(IntEnum):
 
 
 class BadCopy(ValueError):
-    """A batch is damaged, and was refused as a whole; the text names the invalid field."""
+    """Raised for a damaged batch, of which no part may be used. The exception's text names the invalid field."""
 
 
 class Ask(NamedTuple):

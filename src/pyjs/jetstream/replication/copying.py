@@ -199,7 +199,7 @@ def _state_of(stream: Stream, applied: tuple[int, int]) -> State:
 
 
 class OtherStore(PyjsError):
-    """The store does not match the state after the copy; the caller decides whether to drop the store."""
+    """Raised if the store does not match the state after the copy. The caller decides whether to drop the store."""
 
 
 def put(store: StreamStore, message: StoredMessage) -> None:

@@ -55,7 +55,7 @@ WRITTEN_MAX = 16 << 20  # bytes of messages after which a round ends; it always 
 
 
 class PutBack(PyjsError):
-    """Some lost messages were put back into the files, which must be read again."""
+    """Raised when lost messages were put back into the files of a store, which must be opened again."""
 
 
 def put_back_steps(
@@ -257,7 +257,7 @@ def drop_copy(store: FileStore) -> None:
 
 
 def end_copy(store: FileStore) -> None:
-    """Remove the note, in any thread: a mark covers what was copied, or it was removed. Raises OSError."""
+    """Remove the note, in any thread: a mark covers the copied messages, or they were removed. Raises OSError."""
     disk, path = store.files.disk, f"{store.files.directory}/{COPIED}"
     if disk.exists(path):
         disk.unlink(path)

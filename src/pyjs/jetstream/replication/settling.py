@@ -43,7 +43,7 @@ class Log(Protocol):
 
 
 class Settling:
-    """The waiting direct gets of one replica."""
+    """Makes direct gets of one replica wait until the entries at the end of its log are applied."""
 
     def __init__(self, turn: Turn, timers: Timers, log: Log) -> None:
         self._turn = turn

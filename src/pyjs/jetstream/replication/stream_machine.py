@@ -70,7 +70,7 @@ _BASE = 3  # the stream had messages before it had replicas
 
 
 class BadMarker(PyjsError):
-    """The snapshot or an entry of a stream's log has an unknown format."""
+    """Raised if the snapshot or an entry of a stream's log has an unknown format."""
 
 
 class Owner(Protocol):
@@ -105,7 +105,7 @@ class Owner(Protocol):
 
 
 class StreamMachine:
-    """One replicated stream on this node."""
+    """The state machine of one replicated stream on this node."""
 
     def __init__(self, js: JetStream, consensus: Consensus, assignment: Assignment, owner: Owner) -> None:
         self.js = js
@@ -357,7 +357,7 @@ class StreamMachine:
         self.replica.dropped(proposal)
 
     def durable(self) -> int:
-        """Return the index up to which all effects of entries are durable; begin to sync those of later entries."""
+        """Return the index up to which all effects of entries are durable; begin to sync later effects."""
         if self.agreement.is_unsure:
             return 0
         if self.catch_up is not None:

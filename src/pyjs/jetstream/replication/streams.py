@@ -70,11 +70,11 @@ class Carrier(Peers, Interests, Protocol):
 
 
 class ReplicaLost(PyjsError):
-    """The log of this server may have lost votes or entries of a replica. The replica must return as a new peer."""
+    """Raised if the log may have lost votes or entries of a replica, which must then return as a new peer."""
 
 
 class ReplicatedStreams:
-    """The replicas of streams on one node."""
+    """Owns the replicas of streams on one node."""
 
     def __init__(
         self,

@@ -116,7 +116,7 @@ class Passed:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """A request that was passed on has been answered, or the worker does not know its account."""
+    """A note from a worker that it has answered a request passed on to it, or does not know the account."""
 
     number: int
     is_answered: bool = True
@@ -181,7 +181,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """The answer to a claim."""
+    """The answer to a `Claim`: whether the worker has answered the request."""
 
     number: int
     is_taken: bool
@@ -198,7 +198,7 @@ class Claimed:
 
 @dataclass(frozen=True, slots=True)
 class Did:
-    """A worker has opened or closed all its streams."""
+    """A note from a worker that it has opened or closed all its streams."""
 
     streams: Streams
 
@@ -214,7 +214,7 @@ class Did:
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """The bytes of a worker's streams."""
+    """A report from a worker on the bytes that its streams use."""
 
     memory: int
     storage: int

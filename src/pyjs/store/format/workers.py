@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class StoreShared(PyjsError):
-    """The store has streams of a worker that is not started."""
+    """Raised if the store has streams of a worker that is not started."""
 
 
 def worker_directory(root: str, number: int) -> str:

@@ -137,7 +137,7 @@ cdef class StateLog:
 
 
 class UnknownChange(ValueError):
-    """A newer version wrote the change."""
+    """Raised if a newer version wrote the change."""
 
 
 def decode(bytes delta) -> Iterator[tuple[int, ...]]:

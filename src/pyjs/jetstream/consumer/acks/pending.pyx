@@ -459,7 +459,7 @@ cdef class PendingAcks:
         return 0
 
     cdef uint32_t expire(self, int64_t now, uint32_t max_deliver) noexcept nogil:
-        """Queue entries that are due at `now` for redelivery, in sequence order; return their number.
+        """Queue entries that are due at `now` for redelivery, in sequence order; return the number of them.
 
         One call handles at most EXPIRED_MAX entries; the rest stays due for the next call. Entries delivered
         `max_deliver` times (0: no limit) go to the list of exhausted entries instead.

@@ -73,7 +73,7 @@ class Staged(NamedTuple):
 
 
 class BatchChecks:
-    """The checks of one batch."""
+    """Checks the messages of one batch, in their order."""
 
     def __init__(self, state: State) -> None:
         self._state = state

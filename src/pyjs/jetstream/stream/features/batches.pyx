@@ -109,7 +109,7 @@ def scan(bytes headers not None) -> tuple:
 # -- batches ---------------------------------------------------------------------------------------------------------
 
 cdef class BatchUsage:
-    """The open batches of all streams of the server."""
+    """The number and the bytes of the open batches of all streams of the server, with their limits."""
 
     def __cinit__(self) -> None:
         self.bytes_max = STAGED_BYTES_MAX

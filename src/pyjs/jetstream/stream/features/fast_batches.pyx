@@ -93,7 +93,7 @@ def parse(bytes reply not None):
 
 
 cdef class FastBatch:
-    """One open batch."""
+    """One open fast batch."""
 
     def __init__(self, bytes batch_id not None, uint16_t flow_max, bint gap_ok) -> None:
         self.id = batch_id
