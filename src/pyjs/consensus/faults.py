@@ -117,7 +117,7 @@ class MachineFaults:
                 del self._unfit[group]
 
     def _hand_over(self, member: Member) -> None:
-        """Transfer the leadership to the replica with the most complete log; at later attempts, to the other ones."""
+        """Transfer the leadership to the replica with the most complete log; later attempts take other replicas."""
         tries, at_ns = self._unfit.get(member.group, (0, 0))
         if self._turn.now < at_ns:
             return
@@ -245,5 +245,5 @@ class LostGroups:
 
 
 def _is_unfit(member: Member) -> bool:
-    """Return whether this node leads the group although its machine has stopped."""
+    """Return whether this node leads the group although the group's machine has stopped."""
     return member.state is State.STOPPED and member.role == Role.LEADER

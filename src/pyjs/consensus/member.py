@@ -110,7 +110,7 @@ class Member:
             self.machine.role(term, role, leader)
 
     def drop_proposals(self) -> None:
-        """Report all proposals that are not applied yet as dropped; whether they will be committed is unknown."""
+        """Report all proposals that are not applied yet as dropped; their entries may still be committed."""
         pending, self._pending = self._pending, {}
         for _, proposal in pending.values():
             self.machine.dropped(proposal)

@@ -35,7 +35,7 @@ class LeaderChanged(ApiError):
 
 
 class ErrorCode:
-    """One row of the table, with its text as a template."""
+    """One row of the table of errors: status code, error code, and a template for the text."""
 
     __slots__ = ("code", "err_code", "template")
 

@@ -252,7 +252,7 @@ class Replay:
         return True
 
     def _lose_one(self, number: int) -> None:
-        """Record the group of the single record that the last loss consists of; 0: that record is a census."""
+        """Record the group of the single record that the last loss consists of; group 0 means that it is a census."""
         loss = self.losses[-1]
         loss.left = 0
         if number:

@@ -93,7 +93,7 @@ class DirectGet:
         return None
 
     def get_last(self, request: Request) -> None:
-        """Answer with the last message of the subject that follows the prefix."""
+        """Answer a request that names a subject after the prefix: send the last message of that subject."""
         no_hdr = False
         if request.headers and request.reply and needs_higher_level(request.headers):
             self._status(request, "412 Required Api Level")

@@ -118,7 +118,7 @@ class Router:
     def _done(
         self, request: Request, endpoint: Endpoint, fields: JsonDict | None, failure: Exception | None = None
     ) -> None:
-        """Answer a request that succeeded; if `failure` shows that its change may not be durable, refuse it."""
+        """Answer a request that succeeded; `failure`: its change may not be durable, so answer with an error."""
         if failure is not None and endpoint.unsynced is not None:
             self.refuse(request, endpoint, endpoint.unsynced.error(err=failure))
             return

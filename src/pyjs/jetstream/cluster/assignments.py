@@ -100,7 +100,7 @@ class Assignment:
 
     @property
     def first_node(self) -> int:
-        """The server of the only replica with which the group began.
+        """The server of the first replica, if the group began with exactly one replica.
 
         0 means that the group began with several replicas or with none.
         """

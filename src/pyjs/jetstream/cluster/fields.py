@@ -27,7 +27,7 @@ class BadRow(PyjsError):
 
 
 class Row:
-    """The remaining values of one list."""
+    """The values of one packed list, which are checked and read one after another."""
 
     def __init__(self, values: object, what: str) -> None:
         if not isinstance(values, list):

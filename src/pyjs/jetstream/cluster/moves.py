@@ -153,5 +153,5 @@ def by_group(state: MetaState) -> list[Assignment]:
 
 
 def field_of(state: MetaState, cluster: str, rules: Rules) -> Field:
-    """Return the input for choosing servers; its load, a copy, is that of all assigned streams."""
+    """Return the input for choosing servers, with a copy of the load of all assigned streams."""
     return Field(state, cluster, {node: replace(load) for node, load in state.load.items()}, rules)

@@ -132,7 +132,7 @@ class StateChange(Change):
         dirty.add_directory(self.path)
 
     def undo(self, disk: Disk) -> None:
-        """Remove the new files; the old generation counts as long as one of them is missing."""
+        """Remove the new files; the old generation stays valid as long as a new file is missing."""
         for path in (*self._published, *map(self._temporary, KINDS)):
             with suppress(OSError):
                 disk.unlink(path)

@@ -23,7 +23,7 @@ SEARCH_STEP = 8_000  # number of subjects searched in one step
 class Start(NamedTuple):
     """The position at which a consumer begins.
 
-    With `skips`, it delivers these first, then continues at `skips_end`.
+    With `skips`, the consumer first delivers these messages, then continues after `skips_end`.
     """
 
     seq: int

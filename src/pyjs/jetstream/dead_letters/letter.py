@@ -138,7 +138,7 @@ def reason_of_term(text: str) -> bytes:
 
 
 def reason_line(term: bytes | None) -> bytes:
-    """Return the value of Dead-Letter-Reason; `term` is the text of a client, None after max_deliver."""
+    """Return the value of Dead-Letter-Reason; `term` is the text of a client's +TERM, None after max_deliver."""
     if term is None:
         return MAX_DELIVER
     return b"term: " + term if term else b"term"

@@ -40,13 +40,13 @@ class Wait:
         self.expired = False
 
     def park(self, chore: Chore) -> None:
-        """Let the chore continue after the end."""
+        """Suspend `chore` until the wait ends."""
         self._chore = chore
         if self.ended:
             self._turn.chores.append(chore)
 
     def end(self) -> None:
-        """Let the chore continue."""
+        """End the wait, and let the suspended chore continue."""
         if self.ended:
             return
         self.ended = True

@@ -83,7 +83,7 @@ class LetterSender:
     # -- calls of the consumer ---------------------------------------------------------------------------------
 
     def term(self, seq: int, cseq: int, reason: str) -> bool:
-        """Give up a delivery that a client terminated; return False if there is none."""
+        """Give up a delivery that a client terminated; return False if it is neither pending nor given up."""
         return letters.term(self._consumer, seq, cseq, reason_of_term(reason))
 
     def wake(self) -> None:
@@ -106,7 +106,7 @@ class LetterSender:
             self._consumer.turn.go_on(self._steps())
 
     def _steps(self) -> Generator[Step, None, None]:
-        """Send all letters, those that were refused before last."""
+        """Send all letters; those that were refused earlier come last."""
         try:
             while not self._blocked and (seqs := self._next()):
                 self._blocked = not (yield from self._send(seqs))
@@ -267,7 +267,7 @@ class LetterSender:
         found: dict[int, int],
         target: Target,
     ) -> Generator[Step, None, list[int]]:
-        """Return those letters whose subjects have the same letter, from an earlier attempt, as last message."""
+        """Return the sequences of letters that an earlier attempt has stored, as last messages of their subjects."""
         for seq, last in found.items():
             questions.ask(seq, f"$JS.API.STREAM.MSG.GET.{target.stream}".encode(), b'{"seq":%d}' % last)
         yield from questions.wait()
@@ -282,7 +282,7 @@ class LetterSender:
         return stored
 
     def _sync(self, target: Target) -> Generator[Step, None, str]:
-        """Wait until the stored letters are durable; return why they are not, or ""."""
+        """Wait until the stored letters are durable; return the reason why they are not, or ""."""
         stream = self._js.streams.get(target.stream)
         if stream is None or stream.sync_always or stream.replica is not None:
             return ""  # its PubAcks say so, or it is on another server

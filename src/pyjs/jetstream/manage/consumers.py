@@ -54,7 +54,7 @@ NAME_LENGTH = 8  # characters of a generated name
 def create_or_update(
     js: JetStream, stream: Stream, request: CreateRequest, covered: str | None = consumer_rules.NOT_SEARCHED
 ) -> Generator[Step, None, Consumer]:
-    """Create or update a consumer, as the action of `request` allows; return it when the change is durable.
+    """Create or update a consumer, as `request` allows; return the consumer when the change is durable.
 
     `covered` is the result of `consumer_rules.search_filters`. The caller must have entered the gate of the stream
     and, if the consumer has a name, the gate of the consumer with exclusive access.
@@ -135,7 +135,7 @@ def keep_reset(js: JetStream, stream: Stream, consumer: Consumer) -> Generator[S
 
 
 def delete(js: JetStream, stream: Stream, consumer: Consumer) -> Generator[Step, None, None]:
-    """Delete a consumer and its files; return when the deletion is durable. If it fails, restore the consumer.
+    """Delete a consumer and its files; return when this is durable. If the deletion fails, restore the consumer.
 
     Raises:
         ApiError: 10051, the files could not be removed.

@@ -281,7 +281,7 @@ class AccountFiles:
         self.remove(hidden)
 
     def remove(self, hidden: str) -> None:
-        """Queue a hidden directory for removal; after a stop in between, the next start removes the rest."""
+        """Queue a hidden directory for removal. If the server stops before that, the next start removes the rest."""
         try:
             if hidden and self._stores.removals is not None:
                 self._stores.removals.add(hidden)
@@ -437,7 +437,7 @@ class AccountFiles:
         return ConsumerStateFile(self._disk, directory, self._logs, self._key_of(directory))
 
     def save_window(self, stream: str, parts: Iterable[dict[str, object]] | None) -> None:
-        """Write the duplicate window of a closed stream; for None, remove it: the next start then reads messages."""
+        """Write the duplicate window of a closed stream; None removes the file: the next start reads messages."""
         path = f"{self.directory_of(stream)}/window"
         try:
             if parts is not None:
@@ -600,7 +600,7 @@ class AccountFiles:
     def _without_state(
         self, stream: str, listed: Listed, config: ConsumerConfig, file: ConsumerStateFile, problem: Exception
     ) -> StoredConsumer | None:
-        """Set aside the damaged state files of a consumer; return it without state, or None if this fails."""
+        """Set aside the damaged state of a consumer; return the consumer without state, or None if this fails."""
         try:
             self._damaged += file.set_aside()
         except OSError as error:
@@ -667,7 +667,7 @@ class AccountFiles:
         return True
 
     def _take_key(self, directory: str, opener: Opener) -> None:
-        """Store the data key of a recovered stream; if it has none and encryption is configured, create one."""
+        """Store the data key of a recovered stream; create a missing one if encryption is configured."""
         key = opener.key
         if key is None and self._stores.key_ring is not None:
             key = self._stores.key_ring.new_key()
@@ -722,7 +722,7 @@ class AccountFiles:
             self._log.warn(f"  {directory} keeps one copy of its metadata: {error}")
 
     def _is_empty(self, directory: str) -> bool:
-        """Return whether a directory has no message, consumer or state, since its creation was interrupted."""
+        """Return whether a directory has no message, consumer or state: then its creation was interrupted."""
         names = set(self._disk.list_dir(directory)) - {"meta.tmp", "msgs", "consumers"}
         inside = [*self._disk.list_dir(f"{directory}/msgs"), *self._disk.list_dir(f"{directory}/consumers")]
         return not names and not inside

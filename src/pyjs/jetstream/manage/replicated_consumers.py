@@ -53,7 +53,7 @@ class ConsumerOpener:
             yield
 
     def open(self, consumer: CommittedConsumer) -> StreamConsumer:
-        """Open a consumer with its committed state, add it to the stream, and start it."""
+        """Open a consumer with its committed state, add it to the stream, and start it; return it."""
         opened = self._restored(consumer)
         self._stream.add_consumer(opened)
         targets.direct(self._js, self._stream, opened)
@@ -164,7 +164,7 @@ def reopen(js: JetStream, stream: Stream, consumer: Consumer) -> None:
 def adopt_steps(
     js: JetStream, stream: Stream, resources: Resources, memory: Sequence[StoredConsumer]
 ) -> Generator[Step, None, None]:
-    """Add the consumers of a stream that had no other replicas to the stream's group, and remove their files.
+    """Move the consumers of a stream that had one replica into the stream's group, and remove their files.
 
     `memory` lists the consumers without files.
     """

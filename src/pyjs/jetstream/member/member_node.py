@@ -153,7 +153,7 @@ class MemberNode:
     # -- start and end -----------------------------------------------------------------------------------------
 
     def recover_steps(self, disk: Disk, shared: Shared, accounts: dict[str, JetStream]) -> Iterator[None]:
-        """Read the log and the identity of the store, in steps. The store is locked; `accounts` are filled later.
+        """Read the log and the identity of the locked store, in steps; `accounts` may be filled later.
 
         Raises:
             OSError, PyjsError: the log or the identity cannot be read or written.
@@ -422,7 +422,7 @@ class MemberNode:
         return f"{name} (which runs, but does not answer for that replica)" if node in self.online else name
 
     def accept_loss(self, group: int) -> bool:
-        """Make a group continue without the replicas or messages that it waits for; return whether it waits."""
+        """Make a group continue without the replicas or messages that it waits for; return whether it was waiting."""
         if self.replicated is not None and self.replicated.accept_loss(group):
             return True
         missing = self.missing(group)
@@ -513,7 +513,7 @@ class MemberNode:
             self._turn.go_on(self.desk.passed(router, order))
 
     def _router(self, account: str) -> Router | None:
-        """Return a router for requests of an account, or None if this server does not have it."""
+        """Return a router for requests of an account, or None if this server does not have the account."""
         from pyjs.jetstream.api.router import Router  # imported with the first request
 
         js = self.accounts.get(account)

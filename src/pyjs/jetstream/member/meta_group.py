@@ -206,7 +206,7 @@ class MetaGroup:
             self._way.tell(node, Saying(self._word()))
 
     def hear(self, node: int, word: Word) -> None:
-        """Handle the word of another server; answer it if the group of this server already runs."""
+        """Handle the word of another server; if the group of this server already runs, answer with a word."""
         if word.node != node:
             return
         self._bootstrap.hear(word)

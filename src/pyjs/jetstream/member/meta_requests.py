@@ -211,7 +211,7 @@ class MetaRequests:
         return None if applied is None else {"success": True}
 
     def _cancel_move(self, call: ApiCall) -> MaybeSteps:
-        """Cancel the move of a stream with one replica: it stays on its server. Raises ApiError."""
+        """Cancel the move of a stream with one replica: the replica stays on its server. Raises ApiError."""
         applied = yield from self.cancel_move(call.js.account.name, call.args[0])
         return self._pass_on(call, "STREAM.CANCEL_MOVE", applied)
 
@@ -295,7 +295,7 @@ class MetaRequests:
         return replicated.leader_of(opened) or stream.nodes[0]
 
     def _agree(self, decide: Callable[[], Entry | Assignment]) -> Generator[Step, None, Applied | None]:
-        """Propose the entry that `decide` returns until it is applied or refused; None: the outcome is unknown.
+        """Propose entries from `decide` until one is applied or refused; return its result (None: unknown).
 
         Raises:
             ApiError: the entry is refused.

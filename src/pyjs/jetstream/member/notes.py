@@ -298,7 +298,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A report to the leader of the metadata whether a stream from an archive is open; see `entries.StreamOpened`."""
+    """A report to the metadata leader on whether a stream from an archive is open; see `entries.StreamOpened`."""
 
     account: str
     stream: str

@@ -129,7 +129,7 @@ class Operators:
         return errcodes.STREAM_MOVE_IN_PROGRESS.detailed(f"{what}: start it, or cancel the move")
 
     def cancel_move(self, account: str, name: str) -> Answer:
-        """Cancel the move of a stream with one replica: it stays on its server. Raises ApiError."""
+        """Cancel the move of a stream with one replica: the replica stays on its server. Raises ApiError."""
         member = self._member
         if not member.machine.leads:
             return None
@@ -263,7 +263,7 @@ class Operators:
             yield from member.waiters.until(lambda: False, PAUSE_NS)
 
     def _is_copied(self, stream: Assignment) -> Generator[Step, None, bool]:
-        """Return whether the leader of a stream that moves reports its other replica as current."""
+        """Return whether the leader of a moving stream reports the other replica as current."""
         member, servers = self._member, self._member.machine.state.servers
         for node in stream.nodes:
             report = yield from member.report_of(stream, node)

@@ -146,7 +146,7 @@ class Orders:
         return True if replicated.leads(stream) else None
 
     def _is_applied(self, js: JetStream, order: Order) -> bool:
-        """Return whether the stream has the configuration that the metadata has, or could not get it."""
+        """Return whether the stream has the configuration that is in the metadata, or could not apply it."""
         key = Key(order.account, order.stream)
         stream, replicated = js.streams.get(order.stream), js.shared.replicated
         if replicated is None or stream is None or not replicated.is_replica(stream):

@@ -67,7 +67,7 @@ class Restores:
         return (yield from self._member.requests.check_restored(call.js, request.config))
 
     def take(self, note: Restored) -> None:
-        """Add a stream that another server has built from an archive to the metadata."""
+        """Add to the metadata a stream that another server has built from an archive."""
         self._member.turn.go_on(self._take_steps(note))
 
     def _take_steps(self, note: Restored) -> Generator[Step, None, None]:

@@ -56,7 +56,7 @@ class Place(NamedTuple):
 
 
 class Target(Protocol):
-    """The copies of one stream: sourcing.Inflow."""
+    """The part of sourcing.Inflow that links use: the copies into one stream."""
 
     def settled_steps(self) -> Generator[Step, None, None]:
         """Wait until every copy is either stored or lost.
@@ -113,7 +113,7 @@ class LinkState:
         self._expected = Expected(js.account)
 
     def leave(self, state: Link) -> None:
-        """Change to another state; the copier ignores deliveries until it is reopened."""
+        """Change to another state. In any state but TAKING, the copier ignores deliveries until it is reopened."""
         self.now = state
         self.asked += 1
         self._expected.end()

@@ -385,7 +385,7 @@ class Inflow:
                 self.find_origin(copy.copier)
 
     def find_origin(self, copier: Copier) -> bool:
-        """Attach a copier to its origin; return False if it is not here: reports show an error until `connect`."""
+        """Attach a copier to its origin; return False if the origin is not here (reports show it until `connect`)."""
         copy = self._copy_of.get(copier)
         if copy is None:
             return False  # it was closed while it was queued
@@ -478,7 +478,7 @@ class Inflow:
                 self._js.observer.stream_changed(self._stream, self._stream.config)
 
     def offering(self) -> None:
-        """Add the positions after the copies in this turn's payload to that payload."""
+        """Add the new positions of the sources to this turn's payload, which has the copied messages."""
         replica = self._replica
         if replica is None or not replica.leads or not self._moved:
             return

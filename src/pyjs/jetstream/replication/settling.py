@@ -62,7 +62,7 @@ class Settling:
         return not (self._waiting or self._continuing)
 
     def steps(self) -> Steps:
-        """Wait for the answer to a question that is sent to the leader after this call."""
+        """Wait, for a bounded time, for the answer to a question that is sent to the leader after this call."""
         yield self._wait
         self._continuing -= 1
 

@@ -86,7 +86,7 @@ class Owner(Protocol):
         """Open a failed or repaired replica again."""
 
     def hand_over(self, machine: StreamMachine, node: int = 0) -> None:
-        """Transfer the leadership to the replica on `node`, or (0) to the one with the most complete log."""
+        """Transfer the leadership to the replica on `node`; 0: to the replica with the most complete log."""
 
     def regroup(self, machine: StreamMachine) -> None:
         """Adapt the members of the group to the metadata."""
@@ -677,7 +677,7 @@ class StreamMachine:
         return self._settling.is_idle and (self.leads or self.catch_up is not None or not self.has_tail)
 
     def settle_steps(self) -> Steps:
-        """Wait until entries that may have been acknowledged are applied here, or for a bounded time."""
+        """Wait until entries that may have been acknowledged are applied here, but only for a bounded time."""
         if not self.is_settled:
             yield from self._settling.steps()
 
@@ -705,7 +705,7 @@ def _rest(first: Step, steps: Steps) -> Steps:
 
 
 class StoreSync(Job):
-    """A sync of a replica's store, so that the log of its group can be cut."""
+    """A job that syncs the store of a replica, so that the log of its group can be cut."""
 
     queue = JobQueue.LOG
 

@@ -155,7 +155,7 @@ class ReplicatedStreams:
         return machine is None or machine.is_settled
 
     def settle_steps(self, stream: Stream) -> Steps:
-        """Wait until entries that may have been acknowledged are applied here, or for a bounded time."""
+        """Wait until entries that may have been acknowledged are applied here, but only for a bounded time."""
         machine = self.machine_of(stream)
         if machine is not None:
             yield from machine.settle_steps()
@@ -177,7 +177,7 @@ class ReplicatedStreams:
         return False
 
     def group_status(self, machine: StreamMachine) -> GroupStatus:
-        """Return the status of a group as seen here: of all other members and, without a leader, of this one too."""
+        """Return the status of a group as seen here: all other members and, without a leader, this one too."""
         since_ns = machine.leader_since_ns if machine.leads else 0
         try:
             found = self._consensus.status(machine.group)
@@ -572,12 +572,12 @@ class ReplicatedStreams:
     # -- failures ----------------------------------------------------------------------------------------------
 
     def take_lost_replicas(self) -> list[Assignment]:
-        """Return, once, the replicas that must return as new peers."""
+        """Return the assignments of replicas that must return as new peers, and forget them."""
         found, self.lost_replicas = self.lost_replicas, []
         return found
 
     def take_ended(self) -> list[Assignment]:
-        """Return, once, the streams that no longer need their groups."""
+        """Return the assignments of streams that no longer need their groups, and forget them."""
         found, self.ended = self.ended, []
         return found
 

@@ -231,7 +231,7 @@ class Desk:
         self._spread.tell(worker, Passed(number, router.account.name, *message, client))
 
     def settled(self, note: Settled) -> None:
-        """Note that another worker has carried out a change, or does not know its account."""
+        """Note that another worker has carried out a change, or does not know the account of the change."""
         if note.number in self._open and not note.is_answered:
             self._unknown.add(note.number)
         self._open.discard(note.number)

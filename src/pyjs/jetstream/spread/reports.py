@@ -22,7 +22,7 @@ SUMMED = ("memory", "storage", "consumers")
 
 
 class Reports:
-    """Handles requests about the streams of all workers, on the first worker."""
+    """Answers requests about the streams of all workers, on the first worker."""
 
     def __init__(self, spread: SpreadNode) -> None:
         self._spread = spread

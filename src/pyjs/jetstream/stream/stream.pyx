@@ -292,7 +292,7 @@ cdef class Stream(Sink):
         return seq != 0
 
     cdef bint is_too_large(self, Msg* m) noexcept nogil:
-        """Return whether the message is larger than max_msg_size; if so, answer it."""
+        """Return whether the message is larger than max_msg_size; if so, refuse it."""
         return self.limits.max_msg_size >= 0 and m.size > self.limits.max_msg_size and self.refuse(m, 10054, 0)
 
     cdef bint size_refused(self, Msg* m) noexcept nogil:

@@ -59,7 +59,7 @@ class UnknownFormat(PyjsError):
     """Raised for an intact file in an unsupported version of the format. The file must not be changed."""
 
     def __init__(self, path: str, version: int, known: int, needs: str) -> None:
-        """Create the error for a file of version `version`, which pyjs-server `needs` or later reads.
+        """Create the error for a file of version `version`; pyjs-server `needs` or later reads this version.
 
         This one reads `known`.
         """

@@ -226,7 +226,7 @@ def outer_head(outer: OuterHeader, meta: bytes) -> bytes:
 
 
 def _whole(data: bytes) -> bytes:
-    """Return the header at the start of `data`; if one byte of it is damaged, the byte is corrected."""
+    """Return the header at the start of `data`, with one damaged byte corrected if there is one."""
     head = data[: HEADER.size]
     checksum = CHECKSUM.pack(xxhash.xxh64_intdigest(head[: -CHECKSUM.size]))
     return head if head.endswith(checksum) else mended_header(head) or head

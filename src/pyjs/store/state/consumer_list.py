@@ -237,7 +237,7 @@ def read_list(found: Iterable[tuple[str, bytes | OSError]], opener: Opener) -> C
 
 
 def _parsed(path: str, data: bytes, opener: Opener) -> Copy:
-    """Return the intact entries of a file, and its damaged places."""
+    """Return the intact entries of a copy of the list, and its damaged places."""
     copy = Copy(path, size=len(data))
     before, *pieces = data.split(MARK)
     at = len(before)

@@ -27,7 +27,7 @@ cdef class AckState:
         self.exhausted, self.terms = {}, {}
 
     def begin(self, uint64_t seq) -> None:
-        """Begin with everything before `seq` delivered and acknowledged."""
+        """Begin at `seq`: everything before it counts as delivered and acknowledged."""
         self.delivered_seq = self.floor_seq = seq - 1
 
     def reset(self, uint64_t seq) -> None:
@@ -154,7 +154,7 @@ cdef class AckState:
     # -- exhausted messages: given up after max_deliver, or terminated --------------------------------------------
 
     cdef bint forget_exhausted(self, uint64_t seq) noexcept nogil:
-        """Acknowledge an exhausted message; return False if `seq` is not one."""
+        """Acknowledge an exhausted message; return False if message `seq` is not exhausted."""
         with gil:
             if self.exhausted.pop(seq, None) is None:
                 return False

@@ -82,7 +82,7 @@ def read_pull(body: bytes) -> PullRequest:
 
 
 def _fields(body: bytes) -> dict[str, Any]:
-    """Return the fields; for a valid request, this takes one call of the JSON library."""
+    """Return the fields of a request's body; for a valid body, this takes one call of the JSON library."""
     try:
         fields = orjson.loads(body)
     except orjson.JSONDecodeError:

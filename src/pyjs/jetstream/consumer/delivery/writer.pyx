@@ -125,7 +125,7 @@ cdef inline char* copy_headers(char* out, Msg* m) noexcept nogil:
 
 
 cdef class DeliveryWriter:
-    """The encoder of one consumer's deliveries."""
+    """Encodes one consumer's deliveries, and reads the acks that answer them."""
 
     def __cinit__(self, bytes prefix not None, bytes other_prefix not None):
         self.prefix_len = <uint32_t> len(prefix)
