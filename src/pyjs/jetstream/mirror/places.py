@@ -35,7 +35,7 @@ def first_copied(source: StreamSource) -> int:
 
 
 def first_mirrored(store: StreamStore, mirror: StreamSource, created_ns: int) -> int:
-    """Return the first sequence to copy from this origin, and not from an earlier stream of its name, or 0."""
+    """Return the first sequence copied from the stream created at `created_ns`, not an earlier one; 0: unknown."""
     oldest_ns = store.first_ts if store.msgs else store.last_ts
     return first_copied(mirror) if oldest_ns >= created_ns else store.catalogue.seq_at(created_ns)
 
