@@ -67,7 +67,7 @@ class BatchDone:
 
     @property
     def lag(self) -> int:
-        """Return the number of sequences that the streams have beyond this batch, summed over all streams."""
+        """Return the number of sequences that all streams have after this batch."""
         return sum(part.lag for part in self.streams)
 
 
