@@ -67,7 +67,7 @@ _FRAMES_SIZE = Struct("<4xI")
 
 
 class BadBatch(ValueError):
-    """A batch is damaged and was refused as a whole; the text names the invalid field."""
+    """Raised for a damaged batch, of which no part may be used. The exception's text names the invalid field."""
 
 
 class Frames(NamedTuple):
@@ -149,12 +149,12 @@ def of_outcome(group: int, index: int, *, done: bool) -> list[bytes]:
 
 
 def of_lacks(group: int, peer: int, boot: int) -> list[bytes]:
-    """Return the announcement that a peer is in doubt."""
+    """Return a batch that announces that a peer is in doubt."""
     return [_HEADER.pack(VERSION, Kind.LACKS, 0, 0), _PLACE.pack(group, peer, boot)]
 
 
 def of_has(group: int, peer: int, term: int, index: int) -> list[bytes]:
-    """Return the answer to a peer that is in doubt."""
+    """Return a batch with the last entry of a peer, in answer to `Lacks`."""
     return [_HEADER.pack(VERSION, Kind.HAS, 0, 0), _LAST.pack(group, peer, term, index)]
 
 

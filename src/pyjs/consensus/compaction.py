@@ -26,7 +26,7 @@ PATIENCE = 4  # factor by which a log may exceed its usual size while it waits f
 
 
 class Compaction:
-    """The groups whose log has grown too large."""
+    """Finds the groups whose log has grown too large, and cuts their logs."""
 
     def __init__(self, engine: Groups, log: NodeLog, size_max: int, silent: Set[int]) -> None:
         self._engine = engine

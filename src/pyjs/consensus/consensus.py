@@ -79,7 +79,7 @@ class Tuning:
 
 
 class Consensus:
-    """All replicated groups of one node."""
+    """The consensus of one node, for all its replicated groups."""
 
     durability_class: type[Durability] = Durability  # tests use one with flaws
     member_class: type[Member] = Member

@@ -37,7 +37,7 @@ class Waits(Enum):
 
 @dataclass(slots=True)  # one is created for each write, and creating a frozen dataclass takes longer
 class Due:
-    """One item of the queue."""
+    """One item of work that waits for writes of the log."""
 
     kind: Waits
     token: int = 0  # for STORED: the engine's token for the writes
@@ -46,7 +46,7 @@ class Due:
 
 
 class LogSync(Job):
-    """One sync of the node's log."""
+    """A job that syncs the node's log once."""
 
     queue = JobQueue.LOG
 
@@ -65,7 +65,7 @@ class LogSync(Job):
 
 
 class FreshFile(Job):
-    """The creation of a file that the log will need later."""
+    """A job that creates, in advance, a file that the log will need."""
 
     queue = JobQueue.REMOVALS
 
@@ -84,7 +84,7 @@ class FreshFile(Job):
 
 
 class Durability:
-    """The syncs of the node's log."""
+    """Syncs the node's log, and queues the work that waits for its writes."""
 
     def __init__(
         self,

@@ -15,7 +15,7 @@ INTERFACE = 1  # number of the engine's interface that this code can use
 
 
 class EngineMissing(ImportError):
-    """The package pyjs-raft is missing, or has another version; the text states how to install the right one."""
+    """Raised if the package pyjs-raft is missing or has another version; the text states how to install it."""
 
 
 try:

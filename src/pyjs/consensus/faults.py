@@ -55,7 +55,7 @@ _OF_LEADERS = (1, 7, 9)  # append, heartbeat, snapshot
 
 
 class MachineFaults:
-    """The calls of state machines, and the groups that this node leads without a machine."""
+    """Guards the calls of state machines, and lists the groups that this node leads without a machine."""
 
     def __init__(
         self, faults: Faults, turn: Turn, engine: Groups, silent: Set[int], transfer_ns: int
@@ -118,7 +118,7 @@ class MachineFaults:
                 del self._unfit[group]
 
     def _hand_over(self, member: Member) -> None:
-        """Transfer the leadership to the replica with the most complete log; at later attempts, to the other ones."""
+        """Transfer the leadership to the replica with the most complete log; later attempts take other replicas."""
         tries, at_ns = self._unfit.get(member.group, (0, 0))
         if self._turn.now < at_ns:
             return
@@ -134,7 +134,7 @@ class MachineFaults:
 
 @dataclass(slots=True)
 class Succession:
-    """A group that this node led when it closed it."""
+    """A group that this node has closed while it led the group."""
 
     peer: int  # of this node
     term: int
@@ -250,5 +250,5 @@ class LostGroups:
 
 
 def _is_unfit(member: Member) -> bool:
-    """Return whether this node leads the group although its machine has stopped."""
+    """Return whether this node leads the group although the group's machine has stopped."""
     return member.state is State.STOPPED and member.role == Role.LEADER

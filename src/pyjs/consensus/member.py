@@ -28,14 +28,14 @@ ENTRY_COST = 64  # bytes of an entry in the log, in addition to its payload
 
 
 class State(Enum):
-    """RUNNING -> STOPPED after a fault of the machine or a damaged entry, until the group is reopened."""
+    """The state of a member. RUNNING -> STOPPED by a fault of its machine or a damaged entry, until reopened."""
 
     RUNNING = "running"
     STOPPED = "stopped"
 
 
 class Unreadable(PyjsError):
-    """The payload of the next entry cannot be read from the log."""
+    """Raised if the payload of the next entry cannot be read from the log."""
 
     def __init__(self, cause: PyjsError) -> None:
         super().__init__(str(cause))
@@ -110,7 +110,7 @@ class Member:
             self.machine.role(term, role, leader)
 
     def drop_proposals(self) -> None:
-        """Report all proposals that are not applied yet as dropped; whether they will be committed is unknown."""
+        """Report all proposals that are not applied yet as dropped; their entries may still be committed."""
         pending, self._pending = self._pending, {}
         for _, proposal in pending.values():
             self.machine.dropped(proposal)
@@ -141,7 +141,7 @@ class Member:
             self.queue.append(committed)
 
     def apply_some(self, payloads: Payloads, count: int, size: int) -> tuple[int, int]:
-        """Apply up to `count` entries, until their payloads exceed `size` bytes; return both numbers.
+        """Apply up to `count` entries, until their payloads exceed `size` bytes; return (entries, bytes) applied.
 
         Raises:
             Unreadable: the entry could not be read, and remains the next one.

@@ -24,7 +24,7 @@ COST = 256  # bytes of memory for an entry, in addition to its payload
 
 
 class Gone(PyjsError):
-    """The log no longer has the entry: it was compacted, or another leader's entry replaced it."""
+    """Raised if the log no longer has an entry: it was compacted, or another leader's entry replaced it."""
 
 
 class Payloads:

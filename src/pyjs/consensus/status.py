@@ -35,7 +35,7 @@ class Replica:
 
 @dataclass(frozen=True, slots=True)
 class GroupStatus:
-    """One group on this node."""
+    """The status of a group, as this node knows it."""
 
     name: str
     role: Role

@@ -59,7 +59,7 @@ def _changes(old: DataclassInstance, new: DataclassInstance) -> tuple[Change, ..
 
 
 def _absent(zero: Any) -> Any:
-    """Return the value of an option that JSON omits."""
+    """Return the value to compare for an option that the JSON omits: the option's zero value, as a JSON type."""
     return list(zero) if isinstance(zero, tuple) else zero
 
 

@@ -284,7 +284,7 @@ class _Planner:
         return True
 
     def _subjects_of(self, name: str) -> tuple[str, ...]:
-        """Return the subjects that a stream has before the plan."""
+        """Return the subjects of the stored stream `name`; () if there is no such stream yet."""
         there = self._stored.streams.get(name)
         return () if there is None else there.config.subjects
 

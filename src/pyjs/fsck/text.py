@@ -30,7 +30,11 @@ def size_text(size: float) -> str:
 
 
 def lines_of(report: StoreReport, *, quiet: bool) -> list[str]:
-    """Return the lines of a report, with paths relative to its root. `quiet` omits streams without damage."""
+    """Return the lines of a report, with paths relative to its root.
+
+    `quiet` leaves only streams with damage or repairs (without their consumers), findings other than notes, repairs
+    and the summary.
+    """
     lines = [] if quiet else [f"Store directory {report.root}"]
     for stream in report.streams:
         lines += _stream_lines(report, stream, quiet)

@@ -32,7 +32,7 @@ def publish(
     fields: Mapping[str, object],
     domain: str,
 ) -> None:
-    """Publish an advisory of type "io.nats.jetstream." + `kind`; if `domain` is "", it has no such field."""
+    """Publish an advisory of type "io.nats.jetstream." + `kind`. Without a `domain`, it has no field `domain`."""
     event = {"type": f"io.nats.jetstream.{kind}", "id": nuid(rng), "timestamp": time_text(now_ns), **fields}
     if domain:
         event["domain"] = domain

@@ -13,7 +13,7 @@ from pyjs.base.errors import StoreFailed
 
 
 class ApiError(Exception):
-    """A request is refused; becomes the `error` object of a response or of a PubAck."""
+    """Raised if a request is refused. It becomes the `error` object of the response or PubAck."""
 
     def __init__(self, code: int, err_code: int, description: str) -> None:
         super().__init__(f"{description} ({err_code})")
@@ -27,7 +27,7 @@ class ApiError(Exception):
 
 
 class LeaderChanged(ApiError):
-    """This server no longer leads the stream of a request; another server may answer."""
+    """Raised if this server no longer leads the stream of a request. Another server may answer the request."""
 
     def __init__(self, *, is_unknown: bool = False) -> None:
         super().__init__(503, 10008, "JetStream system temporarily unavailable")
@@ -35,7 +35,7 @@ class LeaderChanged(ApiError):
 
 
 class ErrorCode:
-    """One row of the table, with its text as a template."""
+    """One row of the table of errors: status code, error code, and a template for the text."""
 
     __slots__ = ("code", "err_code", "template")
 

@@ -46,9 +46,9 @@ cdef double CLEARLY = 0.75
 cdef class Core:
     """Decides whether the loop may spin: not while spins take the core from other processes.
 
-    Many preemptions of spins begin a trial: STAGES stages, without and with spins in turn, whose times are
-    compared. If `has_neighbours` (other servers of the cluster, perhaps on this machine), there is no trial:
-    spinning stops for REST_NS, since spins cost the neighbours more than they gain for this server.
+    If the kernel preempts many spins, a trial begins. It has STAGES stages, alternately without and with spins, and
+    compares their times. If `has_neighbours` (other servers of the cluster, perhaps on this machine), there is no
+    trial: spinning stops for REST_NS, since spins cost the neighbours more than they gain for this server.
     """
 
     cdef bint has_neighbours

@@ -254,7 +254,7 @@ cdef class StreamStore:
         return 0 < kept <= KEPT_MAX and self.catalogue.msgs - kept > self.many and not self.catalogue.drops.tracked
 
     cdef void keep_from(self, uint64_t seq) noexcept:
-        """Drop all messages below `seq`: index only the others again; `take_remains` then returns the old memory.
+        """Drop all messages below `seq` by indexing the others again; `take_remains` then returns the old memory.
 
         Does nothing if out of memory.
         """
@@ -367,7 +367,7 @@ cdef class StreamStore:
         """
 
     def replicate(self, uint64_t group) -> None:
-        """Turn this open store into that of a replica which has applied no entry.
+        """Make this open store the store of a replica that has applied no entry yet.
 
         `group` is the identity of its log: not 0, and different from that of any earlier group of the stream.
         """
@@ -397,7 +397,7 @@ cdef class StreamStore:
         return self.drop(seq, erase) == 0
 
     def purge(self, StoreFilter f not None, uint64_t before_seq=0, uint64_t keep=0) -> int:
-        """Remove matching messages below `before_seq`, or all except the newest `keep`; return their number.
+        """Remove matching messages below `before_seq`, or all except the newest `keep`; return how many were removed.
 
         The removals are not logged as drops, so consumers must count again. Without a filter, a `before_seq` beyond
         the end empties the stream and becomes the next sequence. Source: STREAM.PURGE of nats-server.

@@ -30,7 +30,9 @@ def pause(failures: int) -> None:
 
 
 class PatientApi:
-    """JetStream requests of a plan, over this process's connection. It has only plain values, so it can be pickled.
+    """Sends the JetStream requests of a query plan over this process's connection.
+
+    The object holds only plain values, so it can be pickled.
 
     After a lost connection or a restart of the server, a request is repeated: a streaming query sends many
     requests per second for months, and should not end because the server was down for some seconds. If no

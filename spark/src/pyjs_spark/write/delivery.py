@@ -122,7 +122,7 @@ def look_at_target(client: Client, options: SinkOptions) -> Target:
 
 
 class Digest:
-    """A checksum of rows, with which a repeated partition is compared.
+    """A checksum of the rows of a partition, to check that a repeated attempt has the same rows.
 
     If rows have no ids, their position identifies them, so their order matters; otherwise the order does
     not matter.

@@ -38,7 +38,7 @@ DIRECTORY = ".raft"
 
 
 class UnknownLog(PyjsError):
-    """The log has a format that this server cannot read."""
+    """Raised if the log has a format that this server cannot read."""
 
     def __init__(self, path: str, version: int, needs: str) -> None:
         super().__init__(
@@ -150,6 +150,6 @@ def seal_in(data: bytes, file_id: int) -> Seal | None:
 
 
 def is_nothing(data: bytes, number: int, path: str) -> bool:
-    """Return whether these bytes show that the file has no header yet: zeros, or the header of an older file."""
+    """Return whether `data` shows that the file has no header yet: zeros, or the header of an older file."""
     old = header_in(data, path)
     return not data.strip(b"\0") or (old is not None and old.number != number)

@@ -571,7 +571,7 @@ class NodeLog:
         return sorted(self._shelf.oldest.crowded) if self._has_many_files() else []
 
     def _has_many_files(self) -> bool:
-        """Return whether more than half of the log is unneeded.
+        """Return whether the log has more than FILES_FEW files beyond twice the size of its needed records.
 
         Only then are records copied, so the log never copies more bytes than it writes.
         """

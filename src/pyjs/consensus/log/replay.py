@@ -66,7 +66,7 @@ UNKNOWN_MANY = 1 << 62  # stands for an unknown number of lost records
 
 @dataclass(eq=False, slots=True)
 class Loss:
-    """One damaged place."""
+    """One damaged place in the log, with the records that were lost there."""
 
     path: str
     offset: int
@@ -82,7 +82,7 @@ class Loss:
 
 @dataclass(eq=False, slots=True)
 class Change:
-    """A record of a change whose next record has not been read yet."""
+    """One record of a change that has several records, and whose next record has not been read yet."""
 
     head: Head
     file: LogFile
@@ -252,7 +252,7 @@ class Replay:
         return True
 
     def _lose_one(self, number: int) -> None:
-        """Record the group of the single record that the last loss consists of; 0: that record is a census."""
+        """Record the group of the single record that the last loss consists of; group 0 means that it is a census."""
         loss = self.losses[-1]
         loss.left = 0
         if number:

@@ -56,7 +56,7 @@ def list_segments(call: ApiCall) -> JsonDict:
 
 
 def read(call: ApiCall) -> None:
-    """Send the next chunks of a range."""
+    """Send chunks of the requested range, as many as the client's output has room for."""
     given = stream_requests.read(call.body, stream_requests.BULK_READ_REQUEST, True)
     stream = _allowed(call)
     _check_created(stream, given.get("created", ""))
@@ -95,7 +95,7 @@ def _allowed(call: ApiCall) -> Stream:
 
 
 def _check_created(stream: Stream, wanted: str) -> None:
-    """Refuse a request whose `created` is that of an earlier stream of the same name."""
+    """Refuse a request that is meant for an earlier stream of the same name, as its `created` shows."""
     if not wanted:
         return
     try:
@@ -115,7 +115,7 @@ def _size(given: dict[str, Any], name: str, default: int, low: int, high: int) -
 
 
 def _fitting(size: int, room: int) -> int:
-    """Return the number of bytes to send.
+    """Return how many of `size` bytes to send now; 0 if the client's output has too little room.
 
     `room` is the number of bytes that the client's output may still grow by.
     """

@@ -263,7 +263,7 @@ def _consumer(call: ApiCall) -> Consumer:
 
 
 def _page(call: ApiCall) -> tuple[list[str], int]:
-    """Return the names of all listed consumers, and the offset in effect."""
+    """Return the names of all listed consumers, and the requested offset after clamping."""
     offset = call.read_optional(OFFSET_REQUEST).get("offset", 0)
     names = call.stream().listing
     return names, min(max(offset, 0), len(names))

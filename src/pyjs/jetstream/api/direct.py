@@ -55,7 +55,7 @@ def _is_contradiction(given: dict[str, Any]) -> bool:
 
 
 class DirectGet:
-    """Direct gets of one stream."""
+    """Answers the direct gets of one stream."""
 
     def __init__(self, account: Account, stream: Stream, prefixes: tuple[bytes, ...]) -> None:
         self._account = account
@@ -81,7 +81,7 @@ class DirectGet:
         return None
 
     def get_last(self, request: Request) -> Iterator[None] | None:
-        """Answer with the last message of the subject that follows the prefix."""
+        """Answer a request that names a subject after the prefix: send the last message of that subject."""
         no_hdr = False
         if request.headers and request.reply and needs_higher_level(request.headers):
             self._status(request, "412 Required Api Level")

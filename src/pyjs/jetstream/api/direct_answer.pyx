@@ -44,7 +44,7 @@ cdef inline void put_padded(char* out, int value, int digits) noexcept nogil:
 
 
 cdef class DirectAnswers:
-    """The answers of one stream."""
+    """Sends the answers to direct gets of one stream."""
 
     cdef bytes name_line                # "Nats-Stream: <name>\r\nNats-Subject: "
     cdef char* buffer                   # one answer: headers, followed by payload

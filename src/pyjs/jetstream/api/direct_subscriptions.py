@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class DirectSubscriptions:
-    """The subscriptions for direct gets of one stream."""
+    """The subscriptions by which one stream answers direct gets, for itself or for its origin."""
 
     def __init__(self, js: JetStream, stream: Stream, name: str) -> None:
         """Subscribe to direct gets of the stream `name`: `stream` itself, or the origin of the mirror `stream`."""

@@ -152,13 +152,13 @@ class Replacements:
     def __init__(
         self, handlers: Mapping[str, Callable[[ApiCall], MaybeSteps]], counted: Mapping[str, Counted]
     ) -> None:
-        """Use `handlers`, by the words of an endpoint; `counted` replaces `Endpoint.counted` of some endpoints."""
+        """`handlers` maps the words of endpoints to other handlers; `counted` replaces `Endpoint.counted` of some."""
         self._handlers = handlers
         self._counted = counted
         self._made: dict[str, Endpoint] = {}
 
     def of(self, endpoint: Endpoint) -> Endpoint:
-        """Return the endpoint with its other handler; an endpoint without one is returned as it is."""
+        """Return `endpoint` with the handler that replaces its own; if there is none, return it unchanged."""
         words = endpoint.words
         if words not in self._handlers:
             return endpoint

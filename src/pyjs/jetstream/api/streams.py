@@ -174,7 +174,7 @@ def _matching(js: JetStream, subject: str) -> list[StreamConfig]:
 
 
 def matches(config: StreamConfig, subject: str) -> bool:
-    """Return whether a stream has a subject that overlaps with `subject`; with "", every stream has."""
+    """Return whether a subject of the stream overlaps with `subject`; "" overlaps with every stream."""
     raw = subject.encode()
     return not subject or any(subjects_overlap(each.encode(), raw) for each in config.subjects)
 

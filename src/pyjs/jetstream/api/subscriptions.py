@@ -155,7 +155,7 @@ class ApiSubscriptions:
         return self._route(request, depth)
 
     def _show(self, request: Request, system: Account, subject: bytes) -> None:
-        """Send a copy, without reply subject, to the clients of the system account that watch requests."""
+        """Send a copy of a request, without its reply subject, to system account clients that watch requests."""
         if not any(isinstance(sub.sink, ClientSession) for sub in system.subs.match(subject)):
             return
         from pyjs.core.exchange.info import request_headers  # imported lazily: few servers are watched

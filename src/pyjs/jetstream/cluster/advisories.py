@@ -45,7 +45,7 @@ def stream_quorum_lost(stream: str, replicas: Rows, account: str = "") -> Adviso
 
 
 def consumer_leader(stream: str, consumer: str, leader: str, replicas: Rows, account: str = "") -> Advisory:
-    """Return the advisory about a consumer's new leader, which is that of its stream; see `stream_leader`."""
+    """Return the advisory about the new leader of a consumer and of its stream; arguments as in `stream_leader`."""
     fields = {"stream": stream, "consumer": consumer, "leader": leader, "replicas": replicas}
     subject = f"{PREFIX}.CONSUMER.LEADER_ELECTED.{stream}.{consumer}"
     return Advisory(subject, f"{KIND}.consumer_leader_elected", _for(account) | fields)

@@ -34,7 +34,7 @@ class ListPlan:
 
 
 def require_leader(leader: int) -> None:
-    """Refuse a request if the metadata has no leader: creates, deletes, names, lists and the info of an account.
+    """Refuse a create, delete, names, list or account info request if the metadata has no leader.
 
     nats-server refuses these requests from about ten seconds after the leader was lost, and does not answer earlier
     ones. A replica answers the info of a stream without a leader.

@@ -100,7 +100,7 @@ class Assignment:
 
     @property
     def first_node(self) -> int:
-        """The server of the only replica with which the group began.
+        """The server of the first replica, if the group began with exactly one replica.
 
         0 means that the group began with several replicas or with none.
         """
@@ -168,7 +168,7 @@ class Assignment:
 
 
 def add_load(load: dict[int, Load], config: StreamConfig, nodes: Iterable[int], count: int = 1) -> None:
-    """Add `count` times a stream to the load of servers; with -1, subtract it."""
+    """Add `count` streams with this configuration to the load of each server in `nodes`; -1 subtracts one."""
     size = count * max(config.max_bytes, 0)
     for node in nodes:
         there = load.setdefault(node, Load())

@@ -55,7 +55,7 @@ class Kind(IntEnum):
 
 
 class UnknownEntry(PyjsError):
-    """A newer server proposed the entry; this server must be updated first."""
+    """Raised for an entry that a newer server proposed. This server must be updated to apply it."""
 
     def __init__(self, version: int, kind: int) -> None:
         super().__init__(
@@ -76,7 +76,7 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class ServerDescribed:
-    """A server joins the cluster, or its description changes."""
+    """An entry that adds a server to the cluster, or changes its description."""
 
     server: Server
 
@@ -86,13 +86,13 @@ class ServerDescribed:
 
     @classmethod
     def take(cls, row: Row) -> Self:
-        """Return the entry in a row. Raises BadRow."""
+        """Return the entry that is packed in `row`. Raises BadRow."""
         return cls(take_server(row.row("server")))
 
 
 @dataclass(frozen=True, slots=True)
 class ServerRemoved:
-    """An operator removes a server permanently."""
+    """An entry that removes a server permanently, as an operator requested."""
 
     node: int
 
@@ -102,13 +102,13 @@ class ServerRemoved:
 
     @classmethod
     def take(cls, row: Row) -> Self:
-        """Return the entry in a row. Raises BadRow."""
+        """Return the entry that is packed in `row`. Raises BadRow."""
         return cls(row.number("node", 1, NODE_MAX))
 
 
 @dataclass(frozen=True, slots=True)
 class ServerEvacuating:
-    """An operator starts to move all streams of a server to other servers, or cancels this."""
+    """An entry after which all streams of a server move to other servers; with `on` false, that is cancelled."""
 
     node: int
     on: bool
@@ -119,13 +119,13 @@ class ServerEvacuating:
 
     @classmethod
     def take(cls, row: Row) -> Self:
-        """Return the entry in a row. Raises BadRow."""
+        """Return the entry that is packed in `row`. Raises BadRow."""
         return cls(row.number("node", 1, NODE_MAX), row.flag("on"))
 
 
 @dataclass(frozen=True, slots=True)
 class StreamCreated:
-    """A client creates a stream; the proposer has checked the configuration and chosen the servers."""
+    """An entry that creates a stream. Its proposer has checked the configuration and chosen the servers."""
 
     account: str
     stored: StoredConfig
@@ -138,7 +138,7 @@ class StreamCreated:
 
     @classmethod
     def take(cls, row: Row) -> Self:
-        """Return the entry in a row. Raises BadRow."""
+        """Return the entry that is packed in `row`. Raises BadRow."""
         made = cls(row.text("account"), take_config(row), _take_nodes(row), _take_bounds(row))
         if len(made.nodes) != made.stored.config.num_replicas:
             raise BadRow(f"{row.what} has {len(made.nodes)} servers, not as many as its replicas")
@@ -147,7 +147,7 @@ class StreamCreated:
 
 @dataclass(frozen=True, slots=True)
 class StreamRestored:
-    """A server has built a stream from an archive; the other replicas will copy it."""
+    """An entry that adds a stream which the server `node` has built from an archive; other replicas will copy it."""
 
     account: str
     stored: StoredConfig
@@ -167,14 +167,14 @@ class StreamRestored:
 
     @classmethod
     def take(cls, row: Row) -> Self:
-        """Return the entry in a row. Raises BadRow."""
+        """Return the entry that is packed in `row`. Raises BadRow."""
         account, stored, node = row.text("account"), take_config(row), row.number("node", 1, NODE_MAX)
         return cls(account, stored, node, row.signed("created"), _take_bounds(row))
 
 
 @dataclass(frozen=True, slots=True)
 class StreamOpened:
-    """The server that built a stream from an archive has opened it; or it cannot, and the stream is removed."""
+    """An entry about a stream that was built from an archive: its server has opened it, or it must be removed."""
 
     account: str
     name: str
@@ -187,14 +187,14 @@ class StreamOpened:
 
     @classmethod
     def take(cls, row: Row) -> Self:
-        """Return the entry in a row. Raises BadRow."""
+        """Return the entry that is packed in `row`. Raises BadRow."""
         account, name, group = row.text("account"), row.text("name"), row.number("group", 1, GROUP_MAX)
         return cls(account, name, group, row.flag("is_there"))
 
 
 @dataclass(frozen=True, slots=True)
 class StreamUpdated:
-    """A client updates a stream; the proposer compared the new configuration with the one of `revision`."""
+    """An entry that updates a stream. Its proposer compared the new configuration with the one of `revision`."""
 
     account: str
     group: int
@@ -218,7 +218,7 @@ class StreamUpdated:
 
     @classmethod
     def take(cls, row: Row) -> Self:
-        """Return the entry in a row. Raises BadRow."""
+        """Return the entry that is packed in `row`. Raises BadRow."""
         account, seen = row.text("account"), _take_seen(row)
         config, nodes, bounds = take_config(row), _take_nodes(row), _take_bounds(row)
         return cls(account, *seen, config, nodes, bounds, _take_target(row, nodes))
@@ -226,7 +226,7 @@ class StreamUpdated:
 
 @dataclass(frozen=True, slots=True)
 class StreamMoved:
-    """A stream is assigned to other servers.
+    """An entry that assigns a stream to other servers.
 
     With a `target`, the only replica begins to move to that server. At the end of the move, `nodes` has only the
     target; if the move is cancelled, it has only the server that the replica would have left.
@@ -245,14 +245,14 @@ class StreamMoved:
 
     @classmethod
     def take(cls, row: Row) -> Self:
-        """Return the entry in a row. Raises BadRow."""
+        """Return the entry that is packed in `row`. Raises BadRow."""
         account, name, seen, nodes = row.text("account"), row.text("name"), _take_seen(row), _take_nodes(row)
         return cls(account, name, *seen, nodes, _take_target(row, nodes))
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaLost:
-    """The replica of a stream on one server has lost its log; it restarts as a new peer."""
+    """An entry about a replica that has lost its log on the server `node`: the replica restarts as a new peer."""
 
     account: str
     name: str
@@ -266,13 +266,13 @@ class ReplicaLost:
 
     @classmethod
     def take(cls, row: Row) -> Self:
-        """Return the entry in a row. Raises BadRow."""
+        """Return the entry that is packed in `row`. Raises BadRow."""
         return cls(row.text("account"), row.text("name"), *_take_seen(row), row.number("node", 1, NODE_MAX))
 
 
 @dataclass(frozen=True, slots=True)
 class GroupEnded:
-    """The only remaining replica of a stream is the only member of its group, and continues without a group."""
+    """An entry that ends the group of a stream: its only replica, the only member, continues without a group."""
 
     account: str
     name: str
@@ -285,13 +285,13 @@ class GroupEnded:
 
     @classmethod
     def take(cls, row: Row) -> Self:
-        """Return the entry in a row. Raises BadRow."""
+        """Return the entry that is packed in `row`. Raises BadRow."""
         return cls(row.text("account"), row.text("name"), *_take_seen(row))
 
 
 @dataclass(frozen=True, slots=True)
 class StreamDeleted:
-    """A client deletes a stream."""
+    """An entry that deletes a stream."""
 
     account: str
     name: str
@@ -303,13 +303,13 @@ class StreamDeleted:
 
     @classmethod
     def take(cls, row: Row) -> Self:
-        """Return the entry in a row. Raises BadRow."""
+        """Return the entry that is packed in `row`. Raises BadRow."""
         return cls(row.text("account"), row.text("name"), row.number("group", 1, GROUP_MAX))
 
 
 @dataclass(frozen=True, slots=True)
 class AccountPurged:
-    """An operator deletes all streams of an account."""
+    """An entry that deletes all streams of an account."""
 
     account: str
 
@@ -319,7 +319,7 @@ class AccountPurged:
 
     @classmethod
     def take(cls, row: Row) -> Self:
-        """Return the entry in a row. Raises BadRow."""
+        """Return the entry that is packed in `row`. Raises BadRow."""
         return cls(row.text("account"))
 
 

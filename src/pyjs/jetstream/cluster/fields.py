@@ -23,11 +23,11 @@ TEXTS_MAX = 1024  # maximum number of texts in one list
 
 
 class BadRow(PyjsError):
-    """The bytes are not a valid row; the text names the first wrong field."""
+    """Raised for bytes that are not a valid row. The exception's text names the first wrong field."""
 
 
 class Row:
-    """The remaining values of one list."""
+    """The values of one packed list, which are checked and read one after another."""
 
     def __init__(self, values: object, what: str) -> None:
         if not isinstance(values, list):

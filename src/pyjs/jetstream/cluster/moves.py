@@ -134,7 +134,7 @@ def moves(field: Field, streams: Iterable[Assignment] | None = None) -> Iterator
 
 
 def _single_move(field: Field, stream: Assignment, going: set[int]) -> StreamMoved | None:
-    """Return the entry that moves a single replica, or changes the target of its move if that leaves too; or None."""
+    """Return the entry that moves a single replica, or changes the target if that server leaves too; or None."""
     first = next(node for node in stream.nodes if node != stream.target)
     if first not in field.rules.online or stream.target not in {0, *going}:
         return None
@@ -153,5 +153,5 @@ def by_group(state: MetaState) -> list[Assignment]:
 
 
 def field_of(state: MetaState, cluster: str, rules: Rules) -> Field:
-    """Return the input for choosing servers; its load, a copy, is that of all assigned streams."""
+    """Return the input for choosing servers, with a copy of the load of all assigned streams."""
     return Field(state, cluster, {node: replace(load) for node, load in state.load.items()}, rules)

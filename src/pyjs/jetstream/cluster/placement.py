@@ -57,11 +57,11 @@ class Misfits:
     unwanted_tags: set[str] = field(default_factory=set)
 
     def wrong_tag(self, tag: str) -> None:
-        """Add a tag that is missing, or that is unwanted and present; error texts show it as in the request."""
+        """Add a tag that is missing, or that is unwanted and present; the error shows it as the request spells it."""
         (self.unwanted_tags if tag.startswith(NOT) else self.missing_tags).add(tag.removeprefix(NOT))
 
     def error(self) -> ApiError:
-        """Return the refusal."""
+        """Return the error that lists these reasons."""
         parts = ["no suitable peers for placement"]
         said = (
             (self.offline, "peer offline"),
@@ -165,7 +165,7 @@ def fitting(
 
 
 class _Search:
-    """One search for servers."""
+    """One search for servers that can hold a stream."""
 
     def __init__(
         self, config: StreamConfig, cluster: str, load: dict[int, Load], rules: Rules, kept: list[Server]

@@ -30,7 +30,7 @@ ROWS_MAX = SNAPSHOT_SIZE_MAX  # maximum number of streams and of removed servers
 
 
 class UnknownSnapshot(PyjsError):
-    """A newer server wrote the snapshot; this server must be updated first."""
+    """Raised for a snapshot that a newer server wrote. This server must be updated to read it."""
 
 
 def encode_snapshot(state: MetaState) -> bytes:

@@ -68,7 +68,7 @@ class KeyValueConfig:
     metadata: Mapping[str, str] = option(STRING_MAP, "Names and values for applications.")
 
     def stream(self, bucket: str) -> StreamConfig:
-        """Return the configuration of the stream of the bucket of this name."""
+        """Return the configuration of the stream for the bucket named `bucket`."""
         made = StreamConfig(
             name=KV + bucket,
             description=self.description,
@@ -128,7 +128,7 @@ class ObjectStoreConfig:
     metadata: Mapping[str, str] = option(STRING_MAP, "Names and values for applications.")
 
     def stream(self, bucket: str) -> StreamConfig:
-        """Return the configuration of the stream of the store of this name."""
+        """Return the configuration of the stream for the object store named `bucket`."""
         return StreamConfig(
             name=OBJECTS + bucket,
             description=self.description,

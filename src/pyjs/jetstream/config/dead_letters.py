@@ -17,7 +17,7 @@ DEFAULT_PREFIX = "$DLQ"
 
 
 class Target(NamedTuple):
-    """A stream for dead letters."""
+    """The stream to which dead letters are sent, and the prefix of their subjects."""
 
     stream: str
     prefix: str  # the first tokens of the letters' subjects
@@ -28,7 +28,7 @@ class Target(NamedTuple):
 
 
 def target_of(of_stream: Mapping[str, str], of_consumer: Mapping[str, str]) -> Target | None:
-    """Return the target of letters by the metadata of a stream and its consumer; None: no letters are sent."""
+    """Return the target that the metadata of a stream and its consumer names; None: no letters are sent."""
     name = of_consumer.get(STREAM_KEY, of_stream.get(STREAM_KEY, ""))
     if not name:
         return None

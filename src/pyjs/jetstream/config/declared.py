@@ -74,7 +74,7 @@ def option(
 
 
 def options_of(of: type[DataclassInstance]) -> tuple[Option, ...]:
-    """Return the options of a dataclass, in the order of answers."""
+    """Return the options of a dataclass, in the order in which answers show them."""
     return tuple(
         Option(name=each.name.removesuffix("_ns"), attribute=each.name, default=each.default, **each.metadata)
         for each in fields(of)

@@ -21,7 +21,7 @@ _NUMBER = re.compile(rb"[+-]?[0-9]{1,18}")
 
 
 def needs_higher_level(headers: bytes) -> bool:
-    """Return whether a request needs a higher API level than this server has; text counts as a higher level."""
+    """Return whether a request needs a higher API level than this server has, or a level that is not a number."""
     at = headers.find(_HEADER)
     value = headers[at + len(_HEADER) :].partition(b"\r\n")[0].strip(b" ") if at >= 0 else b""
     return bool(value) and _is_higher(value)

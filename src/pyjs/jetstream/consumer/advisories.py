@@ -32,7 +32,7 @@ _EVENTS = {
 
 
 class ConsumerEvents:
-    """The advisories and metrics of one consumer."""
+    """Queues and publishes the advisories and metrics of one consumer."""
 
     def __init__(self, account: Account, rng: Rng, stream: str, consumer: str, domain: str = "") -> None:
         self._account = account

@@ -302,7 +302,7 @@ cdef class Consumer(StreamConsumer):
             self.refuse(reply, "409 Exceeded MaxWaiting")
 
     def serves_at_once(self, bytes reply, request) -> bool:
-        """Return whether messages are available for a request that does not wait; if not, answer it with a status."""
+        """Return whether to queue a request that does not wait; otherwise answer it with status 404 or 408."""
         cdef uint64_t ready = self.cursor.num_pending() + self.acks.pending.n_queued
         if self.paused_until > self.turn.now:
             ready = 0
@@ -347,7 +347,7 @@ cdef class Consumer(StreamConsumer):
         self.account.send(self.push.subject, b"", consumer_status.FLOW_CONTROL_REQUEST, self.flow.reply)
 
     def on_flow(self, request) -> None:
-        """Handle a confirmation: free its bytes in the window, and enlarge the window."""
+        """Handle a confirmation: the confirmed bytes leave the window, and the window grows."""
         if not self.flow.confirm(request.subject):
             return
         if self.ack_policy == ACK_FLOW:
@@ -503,7 +503,7 @@ cdef class Consumer(StreamConsumer):
         return NO_DEMAND
 
     cdef Outcome deliver_again(self, uint32_t i, int64_t* budget) noexcept nogil:
-        """Redeliver a due message; if it was removed, acknowledge it instead."""
+        """Redeliver a due message; give it up after max_deliver deliveries, acknowledge it if it was removed."""
         cdef Entry* e = &self.acks.pending.entries[i]
         cdef Outcome outcome
         cdef Record r
@@ -743,7 +743,7 @@ cdef class Consumer(StreamConsumer):
             self.give_up(self.acks.pending.lists[<uint32_t> IN_EXHAUSTED].head)
 
     def is_abandoned(self) -> bool:
-        """Return whether the consumer was unused for inactive_threshold; an ack wait is use of a pull consumer."""
+        """Return whether the consumer was unused for inactive_threshold; an ack wait is a use of a pull consumer."""
         cdef int64_t now = self.turn.now, busy_until
         if self.push is not None:
             return not self.push.bound and now - self.push.unbound_at >= self.threshold

@@ -12,9 +12,9 @@ from pyjs.jetstream.consumer.consumer cimport ACK_ALL, Consumer
 
 
 def term(Consumer consumer not None, uint64_t seq, uint64_t cseq, bytes reason) -> bool:
-    """Give up a delivery that a client terminated; return False if there is none, so the term counts as an ack.
+    """Give up a delivery that a client terminated; with ack policy all, acknowledge everything before it.
 
-    With ack policy all, everything before it is acknowledged.
+    Return False if the delivery is neither pending nor given up. The term then counts as an ack.
     """
     if not consumer.acks.pending.find(seq):
         return seq in consumer.acks.exhausted

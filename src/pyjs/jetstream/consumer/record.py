@@ -59,11 +59,11 @@ KINDS = ("log", "snap")  # the files of a state
 
 
 class BadState(PyjsError):
-    """A stored consumer state is invalid."""
+    """Raised if a stored consumer state is invalid."""
 
 
 class NewerState(PyjsError):
-    """A newer version wrote the consumer state, whose files must not change."""
+    """Raised if a newer version wrote the consumer state. Its files must not change."""
 
     def __init__(self, what: str) -> None:
         super().__init__(f"its state was written by a newer version of pyjs-server: {what}")
@@ -150,7 +150,7 @@ class StateChange(Change):
         dirty.add_directory(self.path)
 
     def undo(self, disk: Disk) -> None:
-        """Remove the new files; the old generation counts as long as one of them is missing."""
+        """Remove the new files; the old generation stays valid as long as a new file is missing."""
         for path in (*self._published, *map(self._temporary, KINDS)):
             with suppress(OSError):
                 disk.unlink(path)

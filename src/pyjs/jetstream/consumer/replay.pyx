@@ -185,7 +185,7 @@ cdef class Replay:
         return 0
 
     def acked_all(self, uint64_t seq, uint64_t cseq, bint spares=False) -> None:
-        """Replay an ack of everything up to `seq`; if `spares`, except what waits for its dead letter."""
+        """Replay an ack of all messages up to `seq`; if `spares`, not of those that wait for their dead letters."""
         if self.acks.ack_to(seq, cseq):
             if not spares:
                 self.acks.take_exhausted(seq)
@@ -205,6 +205,6 @@ cdef class Replay:
             self.acks.give_up(seq)
 
     def terminated(self, uint64_t seq, *reason) -> None:
-        """Replay the end of a delivery that a client terminated; the bytes of its reason are numbers."""
+        """Replay the end of a delivery that a client terminated; `reason`: the client's text, as byte values."""
         if self.acks.pending.find(seq):
             self.acks.term(seq, bytes(reason))

@@ -13,7 +13,7 @@ from pyjs.store.store import StreamStore
 
 
 class Resources(NamedTuple):
-    """A constructor argument of consumers. It has the stream's store, but not the stream."""
+    """The parts that a consumer gets when it is made: the stream's store, but not the stream itself."""
 
     stream_name: str
     account: Account

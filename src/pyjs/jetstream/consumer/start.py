@@ -24,7 +24,7 @@ SEARCH_STEP = 8_000  # number of subjects searched in one step
 class Start(NamedTuple):
     """The position at which a consumer begins.
 
-    With `skips`, it delivers these first, then continues at `skips_end`.
+    With `skips`, the consumer first delivers these messages, then continues after `skips_end`.
     """
 
     seq: int
@@ -53,7 +53,7 @@ def select_start(
 def count(store: StreamStore, matches: StoreFilter, next_seq: int) -> Generator[None, None, Count | None]:
     """Count the matches by subject, in steps; return None if the consumer should count them itself.
 
-    It should if the stream has few subjects, or if the consumer does not begin at the first message.
+    That is so if the stream has few subjects, or if the consumer does not begin at the first message.
     """
     if next_seq > store.first_seq or store.catalogue.num_subjects() <= FEW_SUBJECTS:
         return None

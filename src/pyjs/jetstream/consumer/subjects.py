@@ -22,7 +22,7 @@ class ConsumerSubjects:
         self._shown = self._names[ack_v2]
 
     def ack_prefixes(self) -> tuple[bytes, bytes]:
-        """Return both prefixes of ack subjects; the first is that used in deliveries."""
+        """Return both prefixes of ack subjects; deliveries use the first one."""
         ordered = sorted(self._names, key=lambda names: names != self._shown)
         return f"$JS.ACK.{ordered[0]}.".encode(), f"$JS.ACK.{ordered[1]}.".encode()
 

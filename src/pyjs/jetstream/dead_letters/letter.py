@@ -63,7 +63,10 @@ class Origin:
     def headers_of(
         self, message: StoredMessage, reason: bytes, deliveries: int, to: str, last_seq: int
     ) -> bytes:
-        """Return the headers of a letter for the stream `to`, whose last message with this subject is `last_seq`."""
+        """Return the headers of a letter for the stream `to`.
+
+        They demand that `last_seq` is the last sequence of the letter's subject in that stream.
+        """
         lines = [
             _FIRST,
             *(_renamed(line) for line in _lines(message.headers)),
@@ -135,7 +138,7 @@ def reason_of_term(text: str) -> bytes:
 
 
 def reason_line(term: bytes | None) -> bytes:
-    """Return the value of Dead-Letter-Reason; `term` is the text of a client, None after max_deliver."""
+    """Return the value of Dead-Letter-Reason; `term` is the text of a client's +TERM, None after max_deliver."""
     if term is None:
         return MAX_DELIVER
     return b"term: " + term if term else b"term"

@@ -30,7 +30,7 @@ ANSWER_NS = 5 * NS_PER_S
 
 
 class Wait:
-    """A wait of one chore, which ends at a call of `end` or at the latest after ANSWER_NS."""
+    """A wait of one chore. It ends when `end` is called, or after ANSWER_NS."""
 
     def __init__(self, js: JetStream) -> None:
         self._turn = js.account.turn
@@ -40,13 +40,13 @@ class Wait:
         self.expired = False
 
     def park(self, chore: Chore) -> None:
-        """Let the chore continue after the end."""
+        """Suspend `chore` until the wait ends."""
         self._chore = chore
         if self.ended:
             self._turn.chores.append(chore)
 
     def end(self) -> None:
-        """Let the chore continue."""
+        """End the wait, and let the suspended chore continue."""
         if self.ended:
             return
         self.ended = True
@@ -60,7 +60,7 @@ class Wait:
 
 
 class Questions:
-    """Requests with numbers, as a context manager: on exit, its subscription is removed."""
+    """A context manager that sends numbered requests and collects their answers; on exit, it unsubscribes."""
 
     def __init__(self, js: JetStream) -> None:
         self._js = js

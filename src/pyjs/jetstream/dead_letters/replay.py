@@ -73,14 +73,14 @@ class Result:
     errors: list[dict[str, Any]] = field(default_factory=list)
 
     def fail(self, seq: int, error: str) -> None:
-        """Count a letter that stays."""
+        """Count a letter that could not be replayed, and so stays."""
         self.failed += 1
         if len(self.errors) < ERRORS_MAX:
             self.errors.append({"seq": seq, "error": error})
 
 
 class Replay:
-    """One request for a replay."""
+    """Carries out one request to replay dead letters."""
 
     def __init__(self, js: JetStream, stream: Stream, wanted: Wanted) -> None:
         self._js = js
@@ -110,7 +110,7 @@ class Replay:
         return self._stream.store.catalogue.next_match(self._seq, self._everything)
 
     def _read(self) -> Generator[Step, None, list[tuple[StoredMessage, Letter]]]:
-        """Return the next letters that are wanted."""
+        """Return the next wanted letters, each with the message that stores it."""
         batch: list[tuple[StoredMessage, Letter]] = []
         room = min(BATCH, self._wanted.limit - self.result.replayed - self.result.failed)
         size, read = 0, 0

@@ -88,11 +88,11 @@ class LetterSender:
     # -- calls of the consumer ---------------------------------------------------------------------------------
 
     def term(self, seq: int, cseq: int, reason: str) -> bool:
-        """Give up a delivery that a client terminated; return False if there is none."""
+        """Give up a delivery that a client terminated; return False if it is neither pending nor given up."""
         return letters.term(self._consumer, seq, cseq, reason_of_term(reason))
 
     def wake(self) -> None:
-        """Send the letters of deliveries that were given up, whose ends are written."""
+        """Send the letters of given-up deliveries; the consumer has written that they were given up."""
         if not self._blocked and self.queue.has_more():
             self._begin()
 
@@ -282,7 +282,7 @@ class LetterSender:
         found: dict[int, int],
         target: Target,
     ) -> Generator[Step, None, list[int]]:
-        """Return those letters whose subjects have the same letter, from an earlier attempt, as last message."""
+        """Return the sequences of letters that an earlier attempt has stored, as last messages of their subjects."""
         for seq, last in found.items():
             questions.ask(seq, f"$JS.API.STREAM.MSG.GET.{target.stream}".encode(), b'{"seq":%d}' % last)
         yield from questions.wait()
@@ -300,7 +300,7 @@ class LetterSender:
         return stored
 
     def _sync(self, target: Target) -> Generator[Step, None, str]:
-        """Wait until the stored letters are durable; return why they are not, or ""."""
+        """Wait until the stored letters are durable; return the reason why they are not, or ""."""
         stream = self._js.streams.get(target.stream)
         if stream is None or stream.sync_always or stream.replica is not None:
             return ""  # its PubAcks say so, or it is on another server

@@ -212,7 +212,7 @@ class ListFile:
 
 
 class _Entry:
-    """The entry that one change appends, and how to remove it again."""
+    """The entry that one change appends to the list, with the data needed to remove the entry again."""
 
     def __init__(self, file: ListFile, name: str) -> None:
         self.path = f"{file.directory}/{NAME}/{file_name(name)}"

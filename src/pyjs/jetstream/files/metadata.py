@@ -88,7 +88,7 @@ class _Entry:
 
 
 class _Batch(Job):
-    """The changes that one sync makes durable."""
+    """A job that writes a batch of changes, and makes them durable with one sync."""
 
     queue = JobQueue.FILES
 
@@ -103,7 +103,7 @@ class _Batch(Job):
         return f"{len(self.entries)} changes of metadata"
 
     def run(self) -> None:
-        """Write all changes, and sync once; if a change fails, this does not affect the others."""
+        """Write all changes, and sync once. A change that cannot be written does not affect the others."""
         if self.begun:
             return
         self.begun = True

@@ -1,9 +1,9 @@
-"""One file with the index files of an account's open segments; a stopping server writes it for the next start.
+"""The tails file of an account: one file that holds the index files of all its open segments.
 
-When the server starts, it loads the file, gives each stream its index file, and removes the index files of open
-streams from the file before any stream changes. A stopping server writes the index files of the streams that it
-closes, and also those that the start did not use, because it was interrupted or could not open a stream. Without the
-file, a start takes longer, and cannot notice damage that occurred since the last stop.
+A stopping server writes the tails file for the next start: the index files of the streams that it closes, and again
+those of streams that the last start did not open, because it was interrupted or failed. A starting server loads the
+tails file and gives each stream its index file. Before any stream changes, the server removes the index files of the
+open streams from the tails file. Without it, a start takes longer, and cannot notice damage since the last stop.
 
 Knows nothing of the contents of an index file (store/format/tail_file has the format).
 """
@@ -26,7 +26,7 @@ STREAMS_MIN = 64  # if fewer streams are closed, each writes its own index file
 
 
 class TailIndexes:
-    """The tail index files of one account."""
+    """The tails file of one account: loads it at the start, and writes it at the stop."""
 
     def __init__(self, disk: Disk, streams: str, log: Log) -> None:
         self._disk = disk
@@ -36,7 +36,7 @@ class TailIndexes:
         self._stored = False  # whether the file exists
 
     def load(self) -> None:
-        """Read the file that the last stop wrote.
+        """Read the tails file that the last stop wrote.
 
         Raises:
             OSError: out of file descriptors or memory.

@@ -57,7 +57,7 @@ NAME_LENGTH = 8  # characters of a generated name
 def create_or_update(
     js: JetStream, stream: Stream, request: CreateRequest, covered: str | None = consumer_rules.NOT_SEARCHED
 ) -> Generator[Step, None, Consumer]:
-    """Create or update a consumer, as the action of `request` allows; return it when the change is durable.
+    """Create or update a consumer, as `request` allows; return the consumer when the change is durable.
 
     `covered` is the result of `consumer_rules.search_filters`. The caller must have entered the gate of the stream
     and, if the consumer has a name, the gate of the consumer with exclusive access.
@@ -102,7 +102,9 @@ def pause(
 
 
 def reset(consumer: Consumer, wanted: int) -> int:
-    """Reset a consumer to `wanted`, or to the sequence after its ack floor if that is 0; call `keep_reset` next.
+    """Reset a consumer to `wanted` (0: the sequence after its ack floor); return that sequence.
+
+    Call `keep_reset` next.
 
     Raises:
         ApiError: 10204, the sequence is not allowed.
@@ -144,7 +146,7 @@ def keep_reset(js: JetStream, stream: Stream, consumer: Consumer) -> Generator[S
 
 
 def delete(js: JetStream, stream: Stream, consumer: Consumer) -> Generator[Step, None, None]:
-    """Delete a consumer and its files; return when the deletion is durable. If it fails, restore the consumer.
+    """Delete a consumer and its files; return when this is durable. If the deletion fails, restore the consumer.
 
     Raises:
         ApiError: 10051, the files could not be removed.
@@ -416,7 +418,7 @@ def _filter_of(stream: Stream, config: ConsumerConfig) -> StoreFilter:
 
 
 def _take_count(consumer: Consumer, counted: Count | None) -> None:
-    """Set the consumer's num_pending to the result of `counted`, unless messages were removed since."""
+    """Set the consumer's num_pending to the result `counted`, unless messages were removed since the count."""
     if counted is not None and counted.is_exact:
         consumer.cursor.take_count(counted.msgs, counted.up_to)
 

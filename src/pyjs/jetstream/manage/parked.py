@@ -27,7 +27,7 @@ def reopened_steps(files: AccountFiles, name: str) -> Generator[Step, None, Park
     """Return the replica that the files of a stream hold.
 
     Raises:
-        StoreFailed: the files cannot be read now, and stay.
+        StoreFailed: the files cannot be read now. They are not changed.
     """
     for found in files.reopen_steps(name):
         if found is not None:

@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
 
 class StoredConsumer(NamedTuple):
-    """One stored consumer."""
+    """One consumer, as its files have it."""
 
     name: str
     config: ConsumerConfig
@@ -73,7 +73,7 @@ class StoredConsumer(NamedTuple):
 
 
 class Unusable(PyjsError):
-    """A stored stream or consumer is in the wrong directory or has unknown fields; its files must not change."""
+    """Raised for a stored stream or consumer in the wrong directory or with unknown fields; its files must stay."""
 
 
 @dataclass(eq=False, repr=False, slots=True)
@@ -167,10 +167,10 @@ class AccountFiles:
             raise _failed(directory, error) from error
 
     def hidden_files(self) -> AccountFiles:
-        """Return the files of a new temporary directory, in which a stream is built; call `adopt` next.
+        """Return the files of a new temporary directory for building a stream; call `adopt` or `drop_hidden` next.
 
         Raises:
-            StoreFailed: it cannot be created.
+            StoreFailed: the directory cannot be created.
         """
         path = free_name(self._disk, f"{self._streams}/restore", DELETING, self._hidden)
         self._hidden += 1
@@ -281,7 +281,7 @@ class AccountFiles:
         self.remove(hidden)
 
     def remove(self, hidden: str) -> None:
-        """Queue a hidden directory for removal; after a stop in between, the next start removes the rest."""
+        """Queue a hidden directory for removal. If the server stops before that, the next start removes the rest."""
         try:
             if hidden and self._stores.removals is not None:
                 self._stores.removals.add(hidden)
@@ -437,7 +437,7 @@ class AccountFiles:
         return ConsumerStateFile(self._disk, directory, self._logs, self._key_of(directory))
 
     def save_window(self, stream: str, parts: Iterable[dict[str, object]] | None) -> None:
-        """Write the duplicate window of a closed stream; for None, remove it: the next start then reads messages."""
+        """Write the duplicate window of a closed stream; None removes the file: the next start reads messages."""
         path = f"{self.directory_of(stream)}/window"
         try:
             if parts is not None:
@@ -468,7 +468,7 @@ class AccountFiles:
         """Return the change that creates a consumer with the state `state`; call `open_consumer` after its commit.
 
         Raises:
-            StoreFailed: unreadable files have its name.
+            StoreFailed: unreadable files have the name of the consumer.
         """
         file = self.list_of(stream)
         self._check_room(f"{file.directory}/{NAME}")
@@ -604,7 +604,7 @@ class AccountFiles:
     def _without_state(
         self, stream: str, listed: Listed, config: ConsumerConfig, file: ConsumerStateFile, problem: Exception
     ) -> StoredConsumer | None:
-        """Set aside the damaged state files of a consumer; return it without state, or None if this fails."""
+        """Set aside the damaged state of a consumer; return the consumer without state, or None if this fails."""
         try:
             self._damaged += file.set_aside()
         except OSError as error:
@@ -671,7 +671,7 @@ class AccountFiles:
         return True
 
     def _take_key(self, directory: str, opener: Opener) -> None:
-        """Store the data key of a recovered stream; if it has none and encryption is configured, create one."""
+        """Store the data key of a recovered stream; create a missing one if encryption is configured."""
         key = opener.key
         if key is None and self._stores.key_ring is not None:
             key = self._stores.key_ring.new_key()
@@ -726,7 +726,7 @@ class AccountFiles:
             self._log.warn(f"  {directory} keeps one copy of its metadata: {error}")
 
     def _is_empty(self, directory: str) -> bool:
-        """Return whether a directory has no message, consumer or state, since its creation was interrupted."""
+        """Return whether a directory has no message, consumer or state: then its creation was interrupted."""
         names = set(self._disk.list_dir(directory)) - {"meta.tmp", "msgs", "consumers"}
         inside = [*self._disk.list_dir(f"{directory}/msgs"), *self._disk.list_dir(f"{directory}/consumers")]
         return not names and not inside

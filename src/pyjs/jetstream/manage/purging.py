@@ -36,7 +36,7 @@ STEP = 2000  # messages removed or examined in one step: about a millisecond
 def purge(
     js: JetStream, stream: Stream, subject: bytes, before_seq: int, keep: int
 ) -> Generator[Step, None, int]:
-    """Purge messages as Stream.purge does, in steps if there are many; return their number.
+    """Purge messages as Stream.purge does, in steps if there are many; return the number of removed messages.
 
     Raises:
         ApiError: the stream was deleted between two steps.
@@ -98,7 +98,7 @@ def _end_of(stream: Stream, wanted: StoreFilter, keep: int) -> Generator[Step, N
 
 
 def drop_steps(stream: Stream, wanted: StoreFilter, end_seq: int) -> Generator[Step, None, int]:
-    """Remove the matches with a sequence below `end_seq`, in steps; return their number.
+    """Remove the matches with a sequence below `end_seq`, in steps; return how many were removed.
 
     Raises:
         ApiError, StoreFailed: as `purge`.

@@ -177,7 +177,7 @@ def reopen(js: JetStream, stream: Stream, consumer: Consumer) -> None:
 def adopt_steps(
     js: JetStream, stream: Stream, resources: Resources, memory: Sequence[StoredConsumer]
 ) -> Generator[Step, None, None]:
-    """Add the consumers of a stream that had no other replicas to the stream's group, and remove their files.
+    """Move the consumers of a stream that had one replica into the stream's group, and remove their files.
 
     `memory` lists the consumers without files.
     """

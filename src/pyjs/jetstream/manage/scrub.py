@@ -58,7 +58,7 @@ META_SIZE = 1024  # bytes that count as read for both copies of metadata
 
 
 class SegmentStep:
-    """The check of one sealed segment."""
+    """A step of the scrub that checks one sealed segment."""
 
     def __init__(self, disk: Disk, store: FileStore, number: int) -> None:
         self._disk = disk
@@ -101,7 +101,7 @@ class SegmentStep:
             return False
 
     def apply(self) -> int:
-        """Drop damaged messages; if the index file is wrong, reopen the stream without it."""
+        """Drop damaged messages; reopen the stream if its index file is wrong. Return the number of faults found."""
         if self._damaged:
             return self._store.examiner.confirm(self._number)
         if self._problem:
@@ -111,7 +111,7 @@ class SegmentStep:
 
 
 class MetadataStep:
-    """The check of one stream's metadata."""
+    """A step of the scrub that checks one stream's metadata."""
 
     def __init__(self, disk: Disk, js: JetStream, stream: Stream) -> None:
         self._disk = disk
@@ -130,7 +130,7 @@ class MetadataStep:
         return None
 
     def apply(self) -> int:
-        """Rewrite damaged copies."""
+        """Rewrite damaged copies; return the number of faults found."""
         files, name = self._js.files, self._stream.name
         if not self._is_suspect or self._js.streams.get(name) is not self._stream:
             return 0
@@ -159,7 +159,7 @@ class MetadataStep:
 
 
 class ListStep:
-    """The check of a stream's consumer list; `found` is called with the number of damaged entries."""
+    """A step of the scrub that checks a stream's consumer list; calls `found` with the number of damaged entries."""
 
     def __init__(self, disk: Disk, js: JetStream, stream: Stream, found: Callable[[int], None]) -> None:
         self._disk = disk
@@ -246,7 +246,7 @@ def _known_consumers(stream: Stream) -> Known:
 
 
 class Scrubber:
-    """The scrub of all stored streams of a server."""
+    """Runs the scrub of all stored streams of a server."""
 
     def __init__(self, shared: Shared, accounts: dict[str, JetStream], disk: Disk, turn: Turn) -> None:
         self._shared = shared

@@ -99,7 +99,7 @@ def check(
     pedantic: bool,
     verdict: SubjectVerdict | None = None,
 ) -> StreamConfig:
-    """Return `config` with defaults filled in; `verdict` is the result of `judge_subjects`, or None before it.
+    """Return `config` with defaults; `verdict` is the result of `judge_subjects`, or None before this search.
 
     Raises:
         ApiError: the first violation.
@@ -279,7 +279,7 @@ def copy_origins(js: JetStream, stream: Stream, *, on: bool) -> None:
 
 
 def reconfigured(js: JetStream, stream: Stream, old: StreamConfig, *, leads: bool) -> None:
-    """Apply the other parts of a new configuration to a replica; the leader publishes the advisory."""
+    """Apply a replica's new configuration outside its `Replica` object; the leader publishes the advisory."""
     _reserve(js, old, -1)
     _reserve(js, stream.config, 1)
     _set_subjects(js, stream)
@@ -697,7 +697,7 @@ def reopen_steps(js: JetStream, name: str) -> Iterator[None]:
 
 
 def _subscribe_steps(js: JetStream, stream: Stream) -> Iterator[None]:
-    """Subscribe a new stream to its subjects, in steps; from the first step on, all of them are reserved."""
+    """Subscribe a new stream to its subjects, in steps; all its subjects are reserved from the first step on."""
     subjects = stream.config.subjects
     for subject in subjects:
         js.subjects.add(subject, stream.name)

@@ -95,7 +95,7 @@ class Announcer:
         self._send(self._host.system_account, removed)
 
     def _with_me(self, rows: Rows) -> Rows:
-        """Return `rows`, which are those of the other members, with a row for this server."""
+        """Return `rows`, the rows of the other members, with a row for this server added."""
         name = self._host.server_name
         mine = [{"name": name, "current": True, "active": 0, "peer": short_hash(name)}]
         return sorted([*rows, *([] if any(row["name"] == name for row in rows) else mine)], key=_name_in)

@@ -98,7 +98,7 @@ class Place(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """A request that another server answers."""
+    """A request that this server leaves to another server."""
 
     at_ns: int
     node: int  # number of the server that should answer
@@ -270,14 +270,14 @@ class Desk:
     # -- streams without a leader ------------------------------------------------------------------------------
 
     def _leads_here(self, router: Router, endpoint: Endpoint, args: tuple[str, ...]) -> bool:
-        """Return whether this server can answer a request about a stream as its leader, or refuse it for good."""
+        """Return whether this server answers a request: it leads the stream, or the account has no JetStream."""
         is_here = self._place(router, endpoint, args) is Place.HERE
         return router.js is None or (is_here and self._refusal(router, endpoint, args) is None)
 
     def _look(
         self, router: Router, request: Request, endpoint: Endpoint, args: tuple[str, ...], place: Place
     ) -> Iterator[Step] | None:
-        """Return the steps with which the server of the client answers; None on other servers, or if it is busy."""
+        """Return the steps that answer a request on the server of its client; None: another server, or too busy."""
         if not _is_of_client(request):
             return None
         if self._explained < EXPLAINED_MAX:
@@ -333,7 +333,7 @@ class Desk:
     def _work(
         self, router: Router, request: Request, endpoint: Endpoint, args: tuple[str, ...]
     ) -> Iterator[Step] | None:
-        """Return the steps that answer a request, or None if the request was also received from another server."""
+        """Return the steps that answer a request; None: another server passed it on too, so it is being answered."""
         if self._passed.remove(request):
             return None
         self._taken.add(request)
@@ -342,7 +342,7 @@ class Desk:
         return router.work(request, self._requests.endpoints.of(endpoint), args)
 
     def _refusal(self, router: Router, endpoint: Endpoint, args: tuple[str, ...]) -> ApiError | None:
-        """Return the refusal of a request to a stream that no server of this version can serve now, or None."""
+        """Return the error if all servers of a stream are away, or the stream is offline here; otherwise None."""
         if router.js is None or endpoint.words in META or not args:
             return None
         stream = self._machine.state.stream(router.account.name, args[0])
@@ -433,7 +433,7 @@ class Desk:
         return True
 
     def _send_on(self, router: Router, request: Request, endpoint: Endpoint, name: str) -> bool:
-        """Send a request to the leader of its stream, or another server of it; return False if there is none."""
+        """Send a request to the leader of its stream, or to another server of it; return False if there is none."""
         assert router.js is not None
         stream = self._machine.state.stream(router.account.name, name)
         opened, replicated = router.js.streams.get(name), router.js.shared.replicated

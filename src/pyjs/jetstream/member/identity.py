@@ -25,7 +25,7 @@ NAME = ".cluster"
 
 
 class StoreIdentity:
-    """The identity of one store; the store directory exists."""
+    """The identity of one store, whose directory must exist."""
 
     def __init__(self, disk: Disk, root: str, log: Log, rng: Rng) -> None:
         """Read the file, or write it if the store is new.
@@ -58,7 +58,7 @@ class StoreIdentity:
         self.adopted = Membership(members) if members else None
 
     def adopt(self, membership: Membership) -> None:
-        """Store the first members, once; durable on return. Raises OSError."""
+        """Store the first members, which are then durable; may be called only once. Raises OSError."""
         assert self.adopted is None
         self.adopted = membership
         self._save()

@@ -42,7 +42,7 @@ BUSY_MAX = 256  # maximum number of streams that are opened or changed at the sa
 
 
 class Key(NamedTuple):
-    """A stream of the cluster."""
+    """The key of a stream in the cluster: its account and its name."""
 
     account: str
     name: str

@@ -26,7 +26,7 @@ TELL_NS = NS_PER_S
 
 
 class Losses:
-    """The lost replicas of one server."""
+    """The lost replicas of one server, and its other reports to the leader of the metadata."""
 
     def __init__(
         self,

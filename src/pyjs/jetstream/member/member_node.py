@@ -153,7 +153,7 @@ class MemberNode:
     # -- start and end -----------------------------------------------------------------------------------------
 
     def recover_steps(self, disk: Disk, shared: Shared, accounts: dict[str, JetStream]) -> Iterator[None]:
-        """Read the log and the identity of the store, in steps. The store is locked; `accounts` are filled later.
+        """Read the log and the identity of the locked store, in steps; `accounts` may be filled later.
 
         Raises:
             OSError, PyjsError: the log or the identity cannot be read or written.
@@ -212,7 +212,7 @@ class MemberNode:
         return expected_servers(self.options, self._carrier.own_routes())
 
     def begin(self) -> None:
-        """Begin, after the streams of the store were opened and before the first connection."""
+        """Join the cluster. Call this after the streams of the store were opened, before the first connection."""
         assert self.group is not None
         assert self._log is not None
         is_known = self.group.open_stored(self._log, self._host.rng)
@@ -423,7 +423,7 @@ class MemberNode:
         return f"{name} (which runs, but does not answer for that replica)" if node in self.online else name
 
     def accept_loss(self, group: int) -> bool:
-        """Make a group continue without the replicas or messages that it waits for; return whether it waits."""
+        """Make a group continue without the replicas or messages that it waits for; return whether it was waiting."""
         if self.replicated is not None and self.replicated.accept_loss(group):
             return True
         missing = self.missing(group)
@@ -505,7 +505,7 @@ class MemberNode:
             self.questions.came(note)
 
     def _take_order(self, order: notes.Order) -> None:
-        """Build a stream from an archive, answer after a change of the metadata, or as the new leader of a stream."""
+        """Carry out an order: build a stream from an archive, or answer a request whose stream this server has."""
         if order.words == WORDS:
             self.restores.begin(order)
         elif order.words in PASSED_ON:
@@ -514,7 +514,7 @@ class MemberNode:
             self._turn.go_on(self.desk.passed(router, order))
 
     def _router(self, account: str) -> Router | None:
-        """Return a router for requests of an account, or None if this server does not have it."""
+        """Return a router for requests of an account, or None if this server does not have the account."""
         from pyjs.jetstream.api.router import Router  # imported with the first request
 
         js = self.accounts.get(account)
@@ -546,7 +546,7 @@ class MemberNode:
         return self.node not in nodes and self.questions.are_away(nodes)
 
     def report_of(self, stream: Assignment, node: int) -> Generator[Step, None, dict[str, Any]]:
-        """Return the report of a server about a stream; {} if it does not answer in time."""
+        """Return the report of the server `node` about a stream; {} if the server does not answer in time."""
         js = self.accounts.get(stream.account)
         if node == self.node and js is not None:
             found = [(yield from streams_report(js, (stream.name,)))]
@@ -556,7 +556,7 @@ class MemberNode:
         return next((each[stream.name] for each in found if stream.name in each), {})
 
     def members_of(self, stream: Assignment, node: int) -> Generator[Step, None, list[int]]:
-        """Return the servers in the group of a stream, as a server of it knows them."""
+        """Return the servers in the group of a stream, as the server `node` knows them."""
         js = self.accounts.get(stream.account)
         if node == self.node and js is not None:
             return members_of(js, stream.name)
@@ -589,7 +589,7 @@ class MemberNode:
         return 0 if self._log is None else self._log.damages
 
     def last_term(self, group: int, last: int) -> int:
-        """Return the term of the last entry of a group's log; 0: the entry is not in the log yet."""
+        """Return the term of `last`, the last entry of a group's log; 0: the entry is not in the log yet."""
         stored = None if self._log is None else self._log.groups.get(group)
         return 0 if stored is None else stored.term_at(last)
 

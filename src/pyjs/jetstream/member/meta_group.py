@@ -186,7 +186,7 @@ class MetaGroup:
                 self._way.tell(node, Description(self._server))
 
     def welcomed(self, incarnation: int) -> None:
-        """Handle the incarnation with which the leader lets this server join."""
+        """Handle the incarnation that the leader has assigned to this server, so that it can join."""
         self._welcome = incarnation
         self._heard += 1
         self._waiters.notify()
@@ -206,7 +206,7 @@ class MetaGroup:
             self._way.tell(node, Saying(self._word()))
 
     def hear(self, node: int, word: Word) -> None:
-        """Handle the word of another server; answer it if the group of this server already runs."""
+        """Handle the word of another server; if the group of this server already runs, answer with a word."""
         if word.node != node:
             return
         self._bootstrap.hear(word)

@@ -114,6 +114,6 @@ class MetaMachine:
         self._waiters.notify()
 
     def renewed(self) -> None:
-        """Let this server join the group again as another member; see MetaGroup.rejoin_steps."""
+        """Rejoin the group as another member, since the log was dropped; see MetaGroup.rejoin_steps."""
         self.is_dropped, self.had_leader = True, False
         self._waiters.notify()

@@ -53,11 +53,11 @@ SUMMED = ("memory", "storage", "reserved_memory", "reserved_storage", "consumers
 
 
 class _Changed(Exception):
-    """A stream has changed since its group was examined."""
+    """Raised if a stream has changed since its group was examined."""
 
 
 class MetaRequests:
-    """The handlers of the leader of the metadata."""
+    """Handles requests on the leader of the metadata."""
 
     def __init__(self, member: MemberNode) -> None:
         self._member = member
@@ -211,7 +211,7 @@ class MetaRequests:
         return None if applied is None else {"success": True}
 
     def _cancel_move(self, call: ApiCall) -> MaybeSteps:
-        """Cancel the move of a stream with one replica: it stays on its server. Raises ApiError."""
+        """Cancel the move of a stream with one replica: the replica stays on its server. Raises ApiError."""
         applied = yield from self.cancel_move(call.js.account.name, call.args[0])
         return self._pass_on(call, "STREAM.CANCEL_MOVE", applied)
 
@@ -295,7 +295,7 @@ class MetaRequests:
         return replicated.leader_of(opened) or stream.nodes[0]
 
     def _agree(self, decide: Callable[[], Entry | Assignment]) -> Generator[Step, None, Applied | None]:
-        """Propose the entry that `decide` returns until it is applied or refused; None: the outcome is unknown.
+        """Propose entries from `decide` until one is applied or refused; return its result (None: unknown).
 
         Raises:
             ApiError: the entry is refused.

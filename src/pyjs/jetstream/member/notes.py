@@ -59,13 +59,13 @@ class Saying:
 
     @classmethod
     def take(cls, row: Row) -> Self:
-        """Return the note in a row. Raises BadRow."""
+        """Return the note that is packed in `row`. Raises BadRow."""
         return cls(decode_word(row.data("word", WORD_SIZE_MAX)))
 
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """A server describes itself to the leader of the metadata."""
+    """A server's description of itself, sent to the leader of the metadata."""
 
     server: Server
 
@@ -75,16 +75,17 @@ class Description:
 
     @classmethod
     def take(cls, row: Row) -> Self:
-        """Return the note in a row. Raises BadRow."""
+        """Return the note that is packed in `row`. Raises BadRow."""
         return cls(take_server(row.row("server")))
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """A server asks another one to answer a request.
+    """An order to another server: answer this request.
 
-    The leader of the metadata asks for an answer once the entry `index` is applied; 0: nothing was changed because
-    the stream already exists. If a former leader of a stream passes a request on, `index` counts how often.
+    If the order is from the leader of the metadata, the answer is due once entry `index` is applied; 0: nothing was
+    changed because the stream already exists. If a former leader of the stream passes the request on, `index` counts
+    how often that has happened.
     """
 
     account: str
@@ -113,7 +114,7 @@ class Order:
 
     @classmethod
     def take(cls, row: Row) -> Self:
-        """Return the note in a row. Raises BadRow."""
+        """Return the note that is packed in `row`. Raises BadRow."""
         return cls(
             row.text("account"),
             row.text("words"),
@@ -129,7 +130,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A server asks for reports of streams or, without names, of an account's usage; others: see questions.py."""
+    """A request for reports about streams or, without names, about an account's usage (more in questions.py)."""
 
     number: int
     account: str
@@ -141,7 +142,7 @@ class Question:
 
     @classmethod
     def take(cls, row: Row) -> Self:
-        """Return the note in a row. Raises BadRow."""
+        """Return the note that is packed in `row`. Raises BadRow."""
         return cls(row.number("number"), row.text("account"), row.texts("names"))
 
 
@@ -158,13 +159,13 @@ class Reply:
 
     @classmethod
     def take(cls, row: Row) -> Self:
-        """Return the note in a row. Raises BadRow."""
+        """Return the note that is packed in `row`. Raises BadRow."""
         return cls(row.number("number"), row.data("data", NOTE_SIZE_MAX))
 
 
 @dataclass(frozen=True, slots=True)
 class Welcome:
-    """The leader of the metadata sends a server its incarnation in the group."""
+    """The incarnation that the leader of the metadata assigns to a server which joins the group."""
 
     incarnation: int
 
@@ -174,13 +175,13 @@ class Welcome:
 
     @classmethod
     def take(cls, row: Row) -> Self:
-        """Return the note in a row. Raises BadRow."""
+        """Return the note that is packed in `row`. Raises BadRow."""
         return cls(row.number("incarnation", 1, INCARNATION_MAX))
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A server informs the other replicas of a stream that it answers an order."""
+    """The note by which a server informs the other replicas of a stream that it answers an order."""
 
     account: str
     stream: str
@@ -193,7 +194,7 @@ class Answered:
 
     @classmethod
     def take(cls, row: Row) -> Self:
-        """Return the note in a row. Raises BadRow."""
+        """Return the note that is packed in `row`. Raises BadRow."""
         return cls(
             row.text("account"),
             row.text("stream"),
@@ -204,7 +205,7 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """A server reports a replica without its log to the leader of the metadata; see `entries.ReplicaLost`."""
+    """A report to the leader of the metadata that a replica has lost its log; see `entries.ReplicaLost`."""
 
     account: str
     stream: str
@@ -218,7 +219,7 @@ class Loss:
 
     @classmethod
     def take(cls, row: Row) -> Self:
-        """Return the note in a row. Raises BadRow."""
+        """Return the note that is packed in `row`. Raises BadRow."""
         return cls(
             row.text("account"),
             row.text("stream"),
@@ -230,7 +231,7 @@ class Loss:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A server reports to the leader of the metadata that a stream no longer needs its group: `GroupEnded`."""
+    """A report to the leader of the metadata that a stream no longer needs its group; see `entries.GroupEnded`."""
 
     account: str
     stream: str
@@ -243,7 +244,7 @@ class Ended:
 
     @classmethod
     def take(cls, row: Row) -> Self:
-        """Return the note in a row. Raises BadRow."""
+        """Return the note that is packed in `row`. Raises BadRow."""
         return cls(
             row.text("account"),
             row.text("stream"),
@@ -254,7 +255,7 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """A server reports to the leader of the metadata that it has built a stream from an archive."""
+    """A report to the leader of the metadata that the server `node` has built a stream from an archive."""
 
     account: str
     stored: StoredConfig
@@ -267,14 +268,14 @@ class Restored:
 
     @classmethod
     def take(cls, row: Row) -> Self:
-        """Return the note in a row. Raises BadRow."""
+        """Return the note that is packed in `row`. Raises BadRow."""
         account, stored = row.text("account"), take_config(row)
         return cls(account, stored, row.number("node", 1, NODE_MAX), row.signed("created"))
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The leader of the metadata refuses a stream that was built from an archive."""
+    """The refusal of a stream that was built from an archive, sent by the leader of the metadata."""
 
     account: str
     stream: str
@@ -289,7 +290,7 @@ class Refused:
 
     @classmethod
     def take(cls, row: Row) -> Self:
-        """Return the note in a row. Raises BadRow."""
+        """Return the note that is packed in `row`. Raises BadRow."""
         account, stream, created_ns = row.text("account"), row.text("stream"), row.signed("created")
         code, err_code = row.number("code", 100, 999), row.number("err_code", 1, 99999)
         return cls(account, stream, created_ns, code, err_code, row.text("description"))
@@ -297,7 +298,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A server reports to the leader of the metadata whether a stream from an archive is open: `StreamOpened`."""
+    """A report to the metadata leader on whether a stream from an archive is open; see `entries.StreamOpened`."""
 
     account: str
     stream: str
@@ -310,14 +311,14 @@ class Opened:
 
     @classmethod
     def take(cls, row: Row) -> Self:
-        """Return the note in a row. Raises BadRow."""
+        """Return the note that is packed in `row`. Raises BadRow."""
         account, stream, group = row.text("account"), row.text("stream"), row.number("group", 1, GROUP_MAX)
         return cls(account, stream, group, row.flag("is_there"))
 
 
 @dataclass(frozen=True, slots=True)
 class Forwarded:
-    """A server forwards a request of its client to a server that has not received it as a message."""
+    """A request of a client, forwarded to a server that has not received the request as a message."""
 
     account: str
     subject: str
@@ -331,7 +332,7 @@ class Forwarded:
 
     @classmethod
     def take(cls, row: Row) -> Self:
-        """Return the note in a row. Raises BadRow."""
+        """Return the note that is packed in `row`. Raises BadRow."""
         account, subject, reply = row.text("account"), row.text("subject"), row.data("reply", NOTE_SIZE_MAX)
         return cls(
             account, subject, reply, row.data("headers", NOTE_SIZE_MAX), row.data("payload", NOTE_SIZE_MAX)

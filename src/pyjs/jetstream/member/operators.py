@@ -42,7 +42,7 @@ PAUSE_NS = 250 * NS_PER_MS  # pause between two examinations of all streams
 
 
 class Operators:
-    """The requests of operators to one server."""
+    """Handles the requests of operators on one server."""
 
     def __init__(self, member: MemberNode, log: Log) -> None:
         self._member = member
@@ -120,7 +120,7 @@ class Operators:
         return answer
 
     def moves_already(self, stream: Assignment) -> ApiError:
-        """Return the refusal of a change of a stream whose only replica is moving; its text suggests remedies."""
+        """Return the error that refuses to change a stream whose only replica moves; its text suggests remedies."""
         member, servers = self._member, self._member.machine.state.servers
         name = servers[stream.origin].name if stream.origin in servers else f"number {stream.origin}"
         if stream.origin in member.online | {member.node}:
@@ -129,7 +129,7 @@ class Operators:
         return errcodes.STREAM_MOVE_IN_PROGRESS.detailed(f"{what}: start it, or cancel the move")
 
     def cancel_move(self, account: str, name: str) -> Answer:
-        """Cancel the move of a stream with one replica: it stays on its server. Raises ApiError."""
+        """Cancel the move of a stream with one replica: the replica stays on its server. Raises ApiError."""
         member = self._member
         if not member.machine.leads:
             return None
@@ -151,8 +151,8 @@ class Operators:
     def accept_loss(self, body: bytes) -> Answer:
         """On the named server, make groups continue without the lost replicas or messages that they wait for.
 
-        The group is that of the named stream or, without a name, of the metadata; with the name of a server whose log
-        is `lost`, all groups that wait for that server only.
+        The group is that of the named stream or, without a name, of the metadata. If `lost` names a server whose log
+        is lost, these are all groups that wait only for that server.
 
         Raises:
             ApiError: nothing waits for that, the server or stream is unknown, or the request is invalid.
@@ -263,7 +263,7 @@ class Operators:
             yield from member.waiters.until(lambda: False, PAUSE_NS)
 
     def _is_copied(self, stream: Assignment) -> Generator[Step, None, bool]:
-        """Return whether the leader of a stream that moves reports its other replica as current."""
+        """Return whether the leader of a moving stream reports the other replica as current."""
         member, servers = self._member, self._member.machine.state.servers
         for node in stream.nodes:
             report = yield from member.report_of(stream, node)

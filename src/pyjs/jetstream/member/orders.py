@@ -39,7 +39,7 @@ EARLY_MAX = 256  # maximum number of answers that become known before their orde
 
 
 class Orders:
-    """The orders that one server has received."""
+    """The orders that one server has received, and the answers to them."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class Orders:
         self._turn = turn
 
     def take(self, order: Order) -> None:
-        """Answer a request when its stream is ready."""
+        """Take an order: answer its request when its stream is ready."""
         js, name = self.accounts.get(order.account), _name(order)
         if name in self._early:
             del self._early[name]
@@ -146,7 +146,7 @@ class Orders:
         return True if replicated.leads(stream) else None
 
     def _is_applied(self, js: JetStream, order: Order) -> bool:
-        """Return whether the stream has the configuration that the metadata has, or could not get it."""
+        """Return whether the stream has the configuration that is in the metadata, or could not apply it."""
         key = Key(order.account, order.stream)
         stream, replicated = js.streams.get(order.stream), js.shared.replicated
         if replicated is None or stream is None or not replicated.is_replica(stream):
@@ -185,7 +185,7 @@ class Orders:
 
 
 def _name(order: Order) -> Answered:
-    """Return the note to other servers that an order is answered."""
+    """Return the note that an order is answered; it also identifies the order."""
     return Answered(order.account, order.stream, order.reply, order.index)
 
 

@@ -53,7 +53,7 @@ class Recent:
         self._until_ns: dict[tuple[bytes, bytes], int] = {}
 
     def add(self, request: Request) -> None:
-        """Store a request to which an answer is due."""
+        """Store a request of a client, unless the request has no reply subject."""
         if request.reply:
             key, known = (request.subject, request.reply), self._until_ns
             known.pop(key, None)

@@ -44,7 +44,7 @@ WAIT_NS = 10 * NS_PER_S  # maximum wait for the metadata, and for the group of t
 
 
 class Restores:
-    """The streams that one server builds from archives."""
+    """Builds streams from archives on one server, and adds them to the cluster."""
 
     def __init__(self, member: MemberNode, keeper: Keeper, tell_leader: Callable[[Restored], None]) -> None:
         self._member = member
@@ -55,7 +55,7 @@ class Restores:
     # -- the leader of the metadata ------------------------------------------------------------------------------
 
     def place(self, call: ApiCall) -> Generator[Step, None, int]:
-        """Return the server that is to build the stream of a request. Raises ApiError."""
+        """Return the server that must build the stream of a request. Raises ApiError."""
         config = yield from self._checked(call)
         return self._member.requests.field().place(config)[0]
 
@@ -67,7 +67,7 @@ class Restores:
         return (yield from self._member.requests.check_restored(call.js, request.config))
 
     def take(self, note: Restored) -> None:
-        """Add a stream that another server has built from an archive to the metadata."""
+        """Add to the metadata a stream that another server has built from an archive."""
         self._member.turn.go_on(self._take_steps(note))
 
     def _take_steps(self, note: Restored) -> Generator[Step, None, None]:

@@ -45,7 +45,7 @@ _PROGRESS = b"NATS/1.0\r\nNats-Last-Consumer: %d\r\nNats-Last-Stream: %d\r\n\r\n
 
 
 class ConsumerLink:
-    """The link of one copier to a consumer."""
+    """The link of one copier to an existing consumer of its origin."""
 
     def __init__(self, js: JetStream, source: StreamSource, copier: Copier, target: Target) -> None:
         assert source.consumer is not None
@@ -67,7 +67,7 @@ class ConsumerLink:
             self._ask()
 
     def origin_closed(self) -> None:
-        """Wait for deliveries of a new consumer, since the closed origin has none."""
+        """Wait until a consumer delivers to the deliver subject again, since the origin was closed."""
         if self._state.now is Link.TAKING:
             self._probe()
 

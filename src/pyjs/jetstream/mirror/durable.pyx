@@ -40,7 +40,7 @@ cdef struct Delivery:
 
 
 cdef class ConsumerFeed(Sink):
-    """The deliveries of one consumer, for one copier."""
+    """Receives the deliveries of one consumer of the origin, and passes them to one copier."""
 
     cdef Copier copier
     cdef readonly object link               # consumer_link.ConsumerLink or origin_link.OriginLink

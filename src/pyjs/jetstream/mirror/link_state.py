@@ -56,7 +56,7 @@ class Place(NamedTuple):
 
 
 class Target(Protocol):
-    """The copies of one stream: sourcing.Inflow."""
+    """The part of sourcing.Inflow that links use: the copies into one stream."""
 
     def settled_steps(self) -> Generator[Step, None, None]:
         """Wait until every copy is either stored or lost.
@@ -88,7 +88,7 @@ class Expected:
         self.timer: Timer | None = None
 
     def end(self) -> None:
-        """End both."""
+        """End the subscription and the timer."""
         if self.subscription is not None:
             self._account.unsubscribe(self.subscription)
             self.subscription = None
@@ -98,7 +98,7 @@ class Expected:
 
 
 class LinkState:
-    """The state of one link."""
+    """The state of one link, with the subscription and the timer that end with this state."""
 
     def __init__(self, js: JetStream, copier: Copier, pace: Pace, ask: Callable[[], None]) -> None:
         """Create an idle link; `ask` sends a request."""
@@ -113,7 +113,7 @@ class LinkState:
         self._expected = Expected(js.account)
 
     def leave(self, state: Link) -> None:
-        """Change to another state; the copier ignores deliveries until it is reopened."""
+        """Change to another state. In any state but TAKING, the copier ignores deliveries until it is reopened."""
         self.now = state
         self.asked += 1
         self._expected.end()

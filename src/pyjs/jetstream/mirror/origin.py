@@ -36,7 +36,7 @@ class Origin:
 
     @property
     def is_kept(self) -> bool:
-        """Whether it is an interest or workqueue stream, which stores messages for its consumers."""
+        """Whether the stream is an interest or workqueue stream, which stores messages for its consumers."""
         return self.found is not None and self.found.config.retention != LIMITS
 
     @property

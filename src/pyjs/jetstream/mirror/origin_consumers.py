@@ -39,7 +39,7 @@ def api_subject(source: StreamSource, verb: str, name: str = "") -> bytes:
 
 
 class OriginConsumers:
-    """The consumers of one copy."""
+    """The consumers that one copy of a stream has at its origin."""
 
     def __init__(self, js: JetStream, source: StreamSource, prefix: str) -> None:
         self._js = js

@@ -58,7 +58,7 @@ KEPT_NS = 600 * NS_PER_S
 
 
 class OriginLink:
-    """The link of one copier."""
+    """The link of one copier to its origin, by a consumer that the link creates."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class OriginLink:
             self._ask()
 
     def origin_closed(self) -> None:
-        """Create another consumer, since that of the closed origin is lost, or delivers from another server."""
+        """Replace the consumer of the closed origin: it is lost, or delivers from another server."""
         if self._state.now is Link.TAKING:
             self._state.ask_later()
 

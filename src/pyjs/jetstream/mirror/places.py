@@ -30,12 +30,12 @@ def key_of(source: StreamSource) -> bytes:
 
 
 def first_copied(source: StreamSource) -> int:
-    """Return the first sequence copied from an origin; 0: unknown. The origin may remove copies from there on."""
+    """Return the first sequence to copy; 0: unknown. The origin may remove copied messages from this sequence on."""
     return max(source.opt_start_seq, 1) if source.opt_start_time_ns is None else 0
 
 
 def first_mirrored(store: StreamStore, mirror: StreamSource, created_ns: int) -> int:
-    """Return the first sequence copied from this origin, and not from an earlier stream of its name, or 0."""
+    """Return the first sequence copied from the stream created at `created_ns`, not an earlier one; 0: unknown."""
     oldest_ns = store.first_ts if store.msgs else store.last_ts
     return first_copied(mirror) if oldest_ns >= created_ns else store.catalogue.seq_at(created_ns)
 

@@ -152,7 +152,7 @@ class SourceCopy:
 
 
 class Inflow:
-    """The mirror or all sources of one stream."""
+    """Copies into one stream: from its mirror, or from all its sources."""
 
     def __init__(self, js: JetStream, stream: Stream) -> None:
         self._js = js
@@ -235,7 +235,7 @@ class Inflow:
         return SourceCopy(source, key, copier)
 
     def _is_remote(self, source: StreamSource) -> bool:
-        """Return whether a consumer reads the origin: always in a cluster; from another worker if that has it."""
+        """Return whether a consumer reads the origin: always in a cluster, otherwise if another worker has it."""
         is_elsewhere = self._js.shared.member is not None or source.name in self._js.elsewhere
         return is_elsewhere and self._is_here(source)
 
@@ -379,13 +379,13 @@ class Inflow:
                 copy.copier.wake(0)
 
     def attach_all(self) -> None:
-        """Attach every copier to its origin before it is read."""
+        """Attach every copier to its origin now, so that the origin keeps the messages that are not copied yet."""
         for copy in self._copies.values():
             if copy.copier.origin is None and copy.source.consumer is None and copy.copier.feed is None:
                 self.find_origin(copy.copier)
 
     def find_origin(self, copier: Copier) -> bool:
-        """Attach a copier to its origin; return False if it is not here: reports show an error until `connect`."""
+        """Attach a copier to its origin; return False if the origin is not here (reports show it until `connect`)."""
         copy = self._copy_of.get(copier)
         if copy is None:
             return False  # it was closed while it was queued
@@ -490,7 +490,7 @@ class Inflow:
                 self._js.observer.stream_changed(self._stream, self._stream.config)
 
     def offering(self) -> None:
-        """Add the positions after the copies in this turn's payload to that payload."""
+        """Add the new positions of the sources to this turn's payload, which has the copied messages."""
         replica = self._replica
         if replica is None or not replica.leads or not self._moved:
             return
@@ -519,7 +519,7 @@ class Inflow:
                 self._positions.known[copy.key] = max(known, seq), ident
 
     def committed(self) -> None:
-        """Store the positions of the sources, and try refused messages again."""
+        """Try refused messages again. Unless the stream is replicated, also store the positions of its sources."""
         self._wake_blocked()
         if self._replica is not None:
             return

@@ -76,7 +76,7 @@ ENTRY_COST = 256  # bytes of memory of an entry, in addition to its payload
 
 
 class Behind(Protocol):
-    """The machine of the replica: stream_machine.StreamMachine."""
+    """The state machine of the replica, as this module uses it: stream_machine.StreamMachine."""
 
     js: JetStream
     assignment: Assignment
@@ -118,15 +118,15 @@ class Behind(Protocol):
 
 
 class LostMessages(PyjsError):
-    """The store has messages that the group has lost."""
+    """Raised if the store has messages that the group has lost."""
 
 
 class NoSource(PyjsError):
-    """No other replica can serve: the group waits for this one."""
+    """Raised if no other replica can serve, so that the group waits for this one."""
 
 
 class CatchUp:
-    """The copy of one replica that is behind."""
+    """The process by which one replica that is behind copies the messages that it lacks."""
 
     def __init__(
         self,
@@ -172,7 +172,7 @@ class CatchUp:
         self._steps.close()
 
     def hold(self, index: int, term: int, time_ns: int, payload: bytes) -> None:
-        """Hold an entry until the copy is complete; drop all held entries if they are too large."""
+        """Hold an entry until the copy is complete; drop all held entries if together they exceed HELD_MAX."""
         self.last = index
         self._last_seq += len(payload) // ITEM_SIZE_MIN
         self._held_size += len(payload) + ENTRY_COST
@@ -288,7 +288,7 @@ class CatchUp:
             yield from work_steps(turn, store.end_healing)
 
     def _undo_steps(self, store: StreamStore) -> Steps:
-        """Remove a part of a copy if the log has all later entries: they add the same messages."""
+        """Remove an unfinished copy if the log has all later entries, since these entries add the same messages."""
         self._lacks_entries = not self._machine.has_entries_after(store.applied_index)
         if isinstance(store, FileStore) and not self._lacks_entries:
             yield from work_steps(self._machine.stream.turn, lambda: drop_copy(store))
@@ -332,7 +332,7 @@ class CatchUp:
         return self._others >= OTHERS_MAX and (yield from self._ask(WHOLE)) is not None
 
     def _check_steps(self, store: StreamStore) -> Steps:
-        """Compare the store with those of other replicas until all its messages are known to be those of the group.
+        """Compare the store with the stores of other replicas until the group is known to have all its messages.
 
         Raises:
             LostMessages: another replica has different messages, and needs none from this store.
@@ -353,10 +353,10 @@ class CatchUp:
             yield from self.answer.pause(PAUSE_NS)
 
     def _is_common(self, store: FileStore, node: int, *, is_late: bool) -> Generator[Step, None, bool]:
-        """Return whether all messages in the store are those of the group; False: this is not known yet.
+        """Return whether the group is known to have all messages in the store; False: not yet.
 
         Raises:
-            LostMessages: some are not those of the group, and the store may be dropped.
+            LostMessages: the group does not have some of the messages, and the store may be dropped.
         """
         agreement = self._machine.agreement
         common = yield from common_steps(self._machine, store, node, self.answer)

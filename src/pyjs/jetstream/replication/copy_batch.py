@@ -82,7 +82,7 @@ FIRST_KIND = bytes([Kind.ASK])  # a batch of a copy, not of the consensus, if it
 
 
 class BadCopy(ValueError):
-    """A batch is damaged, and was refused as a whole; the text names the invalid field."""
+    """Raised for a damaged batch, of which no part may be used. The exception's text names the invalid field."""
 
 
 class Ask(NamedTuple):
@@ -116,7 +116,7 @@ class Piece(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """The state that the copying replica will have at the end, without messages."""
+    """The state, except for messages, that the copying replica has at the end of the copy."""
 
     index: int  # index of the last applied entry
     term: int
@@ -146,12 +146,12 @@ Batch: TypeAlias = Ask | AskThese | Piece
 
 
 def ask(group: int, number: int, have: int) -> list[bytes]:
-    """Return a question."""
+    """Return the batch that asks for the messages after sequence `have`."""
     return [_HEADER.pack(VERSION, Kind.ASK, 0, 0, group, number), _ASK.pack(have)]
 
 
 def ask_these(group: int, number: int, seqs: Sequence[int], *, ids: bool = False) -> list[bytes]:
-    """Return a question for at most SEQS_MAX ascending sequences: for the messages, or with `ids` for their ids."""
+    """Return the batch that asks for the messages `seqs` (ascending, up to SEQS_MAX), or with `ids` for their ids."""
     kind = Kind.ASK_IDS if ids else Kind.ASK_THESE
     return [_HEADER.pack(VERSION, kind, 0, 0, group, number), array("Q", seqs).tobytes()]
 
@@ -162,7 +162,7 @@ def refusal(kind: Kind, group: int, number: int) -> list[bytes]:
 
 
 def answer(group: int, number: int, upto: int, records: bytes, state: State | None) -> list[list[bytes]]:
-    """Return the batches of an answer; with `state` it is the end of the copy."""
+    """Return the batches of an answer. If `state` is given, the answer ends the copy."""
     kind, data = Kind.PART, records
     if state is not None:
         packed = state.encode()
@@ -224,7 +224,7 @@ def _asked(body: bytes) -> tuple[int, ...]:
 
 
 def _piece(data: bytes, kind: Kind, group: int, number: int) -> Piece:
-    """Check the piece of an answer in a batch, and return it."""
+    """Return the piece of an answer that a batch contains. Raises BadCopy."""
     begin = _HEAD_SIZE + _CHECKSUM.size
     if len(data) < begin:
         raise BadCopy(f"size: {len(data)} bytes in a batch of kind {kind}")

@@ -199,7 +199,7 @@ def _state_of(stream: Stream, applied: tuple[int, int]) -> State:
 
 
 class OtherStore(PyjsError):
-    """The store does not match the state after the copy; the caller decides whether to drop the store."""
+    """Raised if the store does not match the state after the copy. The caller decides whether to drop the store."""
 
 
 def put(store: StreamStore, message: StoredMessage) -> None:
@@ -277,7 +277,7 @@ def lacking_steps(
 ) -> Generator[Step, None, list[int]]:
     """Return the sequences of the messages in `state` that a copy does not have, ascending.
 
-    If there are many, only the first LACKING_MAX are returned, and the rest of the last one's segment.
+    Once LACKING_MAX of them are found, only the rest of the last one's segment is searched.
     """
     last_seq, end = min(store.last_seq, state.last_seq), 0
     front = range(state.first_seq, min(store.first_seq, last_seq + 1))
@@ -352,7 +352,7 @@ class Answer:
         self._number = other._number
 
     def steps(self, send: Callable[[int], object]) -> Generator[Step, None, tuple[Kind, int, bytes] | None]:
-        """Call `send` with the number of the question; return kind, `upto` and data of the answer, or None."""
+        """Call `send` with a new question number; return kind, `upto` and data of the answer, None without one."""
         self._number = (self._number + 4) & 0xFFFFFFFF
         self._pieces.clear()
         send(self._number)

@@ -70,7 +70,7 @@ class Departure:
         return any(machine.leads for machine in self._led)
 
     def begin_steps(self, pause: Callable[[], None]) -> Steps:
-        """Stop messages from other servers and, with `pause`, from this server's clients; answer those received."""
+        """Make other servers and, with `pause`, this server's clients stop sending; answer the messages received."""
         for machine in self._streams.machines():
             stream, keys = machine.stream, [*direct_keys_of(machine.js, machine.stream)]
             keys += keys_of(stream) if machine.leads else ()

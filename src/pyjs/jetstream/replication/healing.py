@@ -52,7 +52,7 @@ class Damage(Enum):
 
 
 class Damaged(Lacking, Protocol):
-    """The machine of the replica: stream_machine.StreamMachine."""
+    """The state machine of the replica, as this module uses it: stream_machine.StreamMachine."""
 
     is_elected: bool
     damage: Damage
@@ -64,19 +64,19 @@ class Damaged(Lacking, Protocol):
         """Lead again if this replica is elected."""
 
     def copy_lost(self) -> object:
-        """Copy the lost messages from the others; the stream is closed meanwhile."""
+        """Copy the lost messages from other replicas; the stream is closed meanwhile."""
 
     def lead_damaged(self) -> None:
         """Open the stream without the damaged messages, and lead if this replica is elected."""
 
 
 def is_refused(stream: Stream, question: Ask) -> bool:
-    """Return whether a damaged replica asks for an undamaged one, and this one is damaged too."""
+    """Return whether `question` asks for an undamaged replica, and the replica here is damaged."""
     return question.have == WHOLE and is_damaged(stream)
 
 
 def is_damaged(stream: Stream) -> bool:
-    """Return whether a stream lacks messages, or reads of them fail."""
+    """Return whether a stream has lost or damaged messages that are not restored yet."""
     store = stream.store
     return isinstance(store, FileStore) and (
         store.lost is not None or store.mistaken or store.healing or bool(store.examiner.damaged)
@@ -84,7 +84,7 @@ def is_damaged(stream: Stream) -> bool:
 
 
 def note_gaps(stream: Stream, replica: Replica) -> None:
-    """Inform a replica that leads as the last resort which messages it may lack."""
+    """Pass the sequences that may be missing to `replica`, which leads as the last resort."""
     store = stream.store
     assert isinstance(store, FileStore)
     ranges = {number: last for number, _, last in store.ranges()}

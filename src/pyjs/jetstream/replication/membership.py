@@ -38,7 +38,7 @@ LAG_MAX = 4  # maximum number of entries that a new voter may lack; publishers w
 
 
 class Machine(Protocol):
-    """The replica: stream_machine.StreamMachine."""
+    """The state machine of the replica, as this module uses it: stream_machine.StreamMachine."""
 
     js: JetStream
     stream: Stream
@@ -82,7 +82,7 @@ def regroup_steps(
 
 
 class _Watch:
-    """Reports a removal of replicas that waits for long."""
+    """Warns if replicas that must be removed remain in the group for long."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
@@ -140,7 +140,7 @@ def _next_changes(
 def _are_ready(
     machine: Machine, nodes: Sequence[int], node: int, silent: Container[int]
 ) -> Generator[Step, None, bool]:
-    """Return whether a majority of the replicas on `nodes` has all messages; the one on this node leads."""
+    """Return whether a majority of the replicas on `nodes` has all messages, as the leader on `node` has."""
     ready = int(node in nodes)
     for other in nodes:
         if 2 * ready > len(nodes):

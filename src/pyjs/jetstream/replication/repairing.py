@@ -40,7 +40,7 @@ WRITTEN_NS = 50 * NS_PER_MS  # time between two checks whether a segment was wri
 
 
 class Lacking(Protocol):
-    """The machine of the replica: stream_machine.StreamMachine."""
+    """The state machine of the replica, as this module uses it: stream_machine.StreamMachine."""
 
     js: JetStream
     stream: Stream
@@ -64,13 +64,13 @@ class Lacking(Protocol):
 
 
 def told(senders: Mapping[str, int]) -> str:
-    """Return a text with the number of messages that each server sent."""
+    """Return a text that lists how many messages each server sent."""
     counts = (f"{count} message{'' if count == 1 else 's'} from {name}" for name, count in senders.items())
     return ", ".join(counts) or "no message was lost"
 
 
 def repair_steps(machine: Lacking, number: int) -> Generator[Step, None, bool]:
-    """Repair one damaged segment; return whether that was done."""
+    """Repair the damaged segment `number`; return whether it was repaired."""
     stream = machine.stream
     store = stream.store
     assert isinstance(store, FileStore)
@@ -98,9 +98,9 @@ def repair_steps(machine: Lacking, number: int) -> Generator[Step, None, bool]:
 
 
 def _ids_steps(machine: Lacking, store: FileStore, number: int) -> Generator[Step, None, Found]:
-    """Return the ids of a segment's removed messages that still count as duplicates, from the other replicas.
+    """Ask the other replicas for the ids of a segment's removed messages that still count as duplicates; return them.
 
-    A start that found the damage may not have read them.
+    If a start found the damage, this replica may not have read these ids.
     """
     found: Found = {}
     base, last = store.range_of(number)

@@ -55,7 +55,7 @@ WRITTEN_MAX = 16 << 20  # bytes of messages after which a round ends; it always 
 
 
 class PutBack(PyjsError):
-    """Some lost messages were put back into the files, which must be read again."""
+    """Raised when lost messages were put back into the files of a store, which must be opened again."""
 
 
 def put_back_steps(
@@ -136,10 +136,10 @@ def _found_steps(
 def places_steps(
     store: FileStore, damaged: Sequence[int], seqs: Sequence[int]
 ) -> Generator[Step, None, list[tuple[int, list[int]]]]:
-    """Return the numbers of the segments to which the messages `seqs` belong, and the messages of each.
+    """Return a list of (segment number, sequences): the segments to which the messages `seqs` belong.
 
     The `damaged` segments are always included. A missing segment gets a number between those of its neighbours. If
-    there is no free number, its messages are the lost end of the preceding segment; without one, they are left out.
+    there is no free number, its messages go to the end of the preceding segment; without one, they are left out.
     """
     ranges = store.ranges()
     bases = [base for _, base, _ in ranges]
@@ -209,7 +209,7 @@ def write(disk: Disk, log: Log, directory: str, jobs: Sequence[SegmentRewrite]) 
 
 
 def note_copy_steps(turn: Turn, store: FileStore) -> Steps:
-    """Note durably in which segment the copied messages will begin, unless an earlier attempt has begun to copy them.
+    """Write a durable note of the segment in which the copied messages begin, unless an earlier attempt wrote it.
 
     Raises:
         OSError, StoreFailed: the note is not written, so nothing may be copied.
@@ -257,7 +257,7 @@ def drop_copy(store: FileStore) -> None:
 
 
 def end_copy(store: FileStore) -> None:
-    """Remove the note, in any thread: a mark covers what was copied, or it was removed. Raises OSError."""
+    """Remove the note, in any thread: a mark covers the copied messages, or they were removed. Raises OSError."""
     disk, path = store.files.disk, f"{store.files.directory}/{COPIED}"
     if disk.exists(path):
         disk.unlink(path)
@@ -268,7 +268,7 @@ def end_copy(store: FileStore) -> None:
 
 
 class FileWork(Job):
-    """Work on files, for a chore that waits for it."""
+    """A job that works on files in a thread while a chore waits for its end."""
 
     queue = JobQueue.REMOVALS
 
@@ -299,7 +299,7 @@ def synced_steps(turn: Turn, store: FileStore, job: SyncJob) -> Steps:
 
 
 def removed_steps(turn: Turn, store: FileStore) -> Steps:
-    """Remove the files that are no longer needed: a start would find their damage again."""
+    """Remove the files that are no longer needed, since a start would find the damage in them again."""
     errors: list[OSError | None] = [None]
     while errors[-1] is None and (removal := store.begin_removal()) is not None:
         yield from work_steps(turn, partial(_keep_error, removal, errors))

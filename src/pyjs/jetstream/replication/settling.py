@@ -43,7 +43,7 @@ class Log(Protocol):
 
 
 class Settling:
-    """The waiting direct gets of one replica."""
+    """Makes direct gets of one replica wait until the entries at the end of its log are applied."""
 
     def __init__(self, turn: Turn, timers: Timers, log: Log) -> None:
         self._turn = turn
@@ -62,7 +62,7 @@ class Settling:
         return not (self._waiting or self._continuing)
 
     def steps(self) -> Steps:
-        """Wait for the answer to a question that is sent to the leader after this call."""
+        """Wait, for a bounded time, for the answer to a question that is sent to the leader after this call."""
         yield self._wait
         self._continuing -= 1
 

@@ -43,7 +43,7 @@ LEAD_NS = 5 * NS_PER_S  # time to wait for the election of the only member
 
 
 class Machine(Protocol):
-    """The replica: stream_machine.StreamMachine."""
+    """The state machine of the replica, as this module uses it: stream_machine.StreamMachine."""
 
     js: JetStream
     stream: Stream
@@ -102,7 +102,7 @@ def single_steps(machine: Machine, is_applied: Callable[[], bool], end_group: Ca
     The replica proposes nothing more, and first waits until its proposals (for example acks) are applied.
 
     Raises:
-        StoreFailed: its files cannot be written, and it leads again; or they cannot be read, and are not changed.
+        StoreFailed: the files of the replica cannot be written (it leads again) or read (they are not changed).
     """
     machine.end()
     try:

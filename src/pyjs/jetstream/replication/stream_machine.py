@@ -70,7 +70,7 @@ _BASE = 3  # the stream had messages before it had replicas
 
 
 class BadMarker(PyjsError):
-    """The snapshot or an entry of a stream's log has an unknown format."""
+    """Raised if the snapshot or an entry of a stream's log has an unknown format."""
 
 
 class Owner(Protocol):
@@ -86,7 +86,7 @@ class Owner(Protocol):
         """Open a failed or repaired replica again."""
 
     def hand_over(self, machine: StreamMachine, node: int = 0) -> None:
-        """Transfer the leadership to the replica on `node`, or (0) to the one with the most complete log."""
+        """Transfer the leadership to the replica on `node`; 0: to the replica with the most complete log."""
 
     def regroup(self, machine: StreamMachine) -> None:
         """Adapt the members of the group to the metadata."""
@@ -105,7 +105,7 @@ class Owner(Protocol):
 
 
 class StreamMachine:
-    """One replicated stream on this node."""
+    """The state machine of one replicated stream on this node."""
 
     def __init__(self, js: JetStream, consensus: Consensus, assignment: Assignment, owner: Owner) -> None:
         self.js = js
@@ -194,7 +194,7 @@ class StreamMachine:
             self.stream.turn.go_on(heal_steps(self))
 
     def copy_lost(self) -> CatchUp:
-        """Copy the lost messages from the others; the stream is closed meanwhile."""
+        """Copy the lost messages from other replicas; the stream is closed meanwhile."""
         self._owner.resigned.discard(self.group)
         again, self._has_healed = self._has_healed, True
         # the last entry of an unsure store may be lost
@@ -352,12 +352,12 @@ class StreamMachine:
             self._owner.lost.append(self.stream)
 
     def dropped(self, proposal: object) -> None:
-        """Forget a proposal."""
+        """Handle a proposal that the consensus has dropped."""
         assert isinstance(proposal, Proposal)
         self.replica.dropped(proposal)
 
     def durable(self) -> int:
-        """Return the index up to which all effects of entries are durable; begin to sync those of later entries."""
+        """Return the index up to which all effects of entries are durable; begin to sync later effects."""
         if self.agreement.is_unsure:
             return 0
         if self.catch_up is not None:
@@ -456,20 +456,20 @@ class StreamMachine:
             self.stream.turn.go_on(self._sync_steps())
 
     def readable_upto(self) -> int:
-        """Return the sequence up to which other replicas may read; if this one is unsure, `common_steps` finds it."""
+        """Return the sequence up to which others may read: ALL, or while this replica is unsure, the common part."""
         if not self.agreement.is_unsure:
             return ALL
         return 0 if self.catch_up is None else self.catch_up.common
 
     def readable(self) -> tuple[StreamStore | None, Stream | None]:
-        """Return the store from which other replicas may read messages, and the open stream, or None."""
+        """Return the store that other replicas may read, and the open stream; each may be None: not usable now."""
         if self.catch_up is not None:
             store = self.catch_up.store
             return (None if isinstance(store, FileStore) and store.closed else store), None
         return (None, None) if self.stream.closed else (self.stream.store, self.stream)
 
     def answers(self) -> Iterator[Answer]:
-        """Yield the questions that may wait for an answer of another replica."""
+        """Yield the answers of other replicas for which this replica may be waiting."""
         yield self.poll
         yield self.leaving
         yield self.whole
@@ -677,7 +677,7 @@ class StreamMachine:
         return self._settling.is_idle and (self.leads or self.catch_up is not None or not self.has_tail)
 
     def settle_steps(self) -> Steps:
-        """Wait until entries that may have been acknowledged are applied here, or for a bounded time."""
+        """Wait until entries that may have been acknowledged are applied here, but only for a bounded time."""
         if not self.is_settled:
             yield from self._settling.steps()
 
@@ -705,7 +705,7 @@ def _rest(first: Step, steps: Steps) -> Steps:
 
 
 class StoreSync(Job):
-    """A sync of a replica's store, so that the log of its group can be cut."""
+    """A job that syncs the store of a replica, so that the log of its group can be cut."""
 
     queue = JobQueue.LOG
 

@@ -70,11 +70,11 @@ class Carrier(Peers, Interests, Protocol):
 
 
 class ReplicaLost(PyjsError):
-    """The log of this server may have lost votes or entries of a replica, which must return as a new peer."""
+    """Raised if the log may have lost votes or entries of a replica, which must then return as a new peer."""
 
 
 class ReplicatedStreams:
-    """The replicas of streams on one node."""
+    """Owns the replicas of streams on one node."""
 
     def __init__(
         self,
@@ -155,7 +155,7 @@ class ReplicatedStreams:
         return machine is None or machine.is_settled
 
     def settle_steps(self, stream: Stream) -> Steps:
-        """Wait until entries that may have been acknowledged are applied here, or for a bounded time."""
+        """Wait until entries that may have been acknowledged are applied here, but only for a bounded time."""
         machine = self.machine_of(stream)
         if machine is not None:
             yield from machine.settle_steps()
@@ -177,7 +177,7 @@ class ReplicatedStreams:
         return False
 
     def group_status(self, machine: StreamMachine) -> GroupStatus:
-        """Return the status of a replica's group, as seen here: all other members; without a leader, this one too."""
+        """Return the status of a group as seen here: all other members and, without a leader, this one too."""
         since_ns = machine.leader_since_ns if machine.leads else 0
         try:
             found = self._consensus.status(machine.group)
@@ -511,7 +511,7 @@ class ReplicatedStreams:
         return is_shut and assignment.ended in self._log.groups
 
     def drop_steps(self, js: JetStream, assignment: Assignment) -> Steps:
-        """Remove the replica of a stream and its files from this node, now or when the group has removed it."""
+        """Remove the replica of a stream and its files from this node, at once or once the group has removed it."""
         machine = self._machines.get((js.account.name, assignment.name))
         wanted = self._metadata.state.stream(js.account.name, assignment.name)
         if wanted is None or wanted.group != assignment.group:
@@ -542,7 +542,7 @@ class ReplicatedStreams:
         return self._machines.get((machine.js.account.name, machine.assignment.name)) is machine
 
     def _left(self, machine: StreamMachine) -> Assignment | None:
-        """Return the stream that a replica leaves, or None if the stream or the replica no longer exists."""
+        """Return the assignment that a replica leaves; None: its stream or the replica itself no longer exists."""
         found = self._metadata.state.stream(machine.js.account.name, machine.assignment.name)
         return (
             found if found is not None and found.group == machine.group and self._is_here(machine) else None
@@ -572,12 +572,12 @@ class ReplicatedStreams:
     # -- failures ----------------------------------------------------------------------------------------------
 
     def take_lost_replicas(self) -> list[Assignment]:
-        """Return, once, the replicas that must return as new peers."""
+        """Return the assignments of replicas that must return as new peers, and forget them."""
         found, self.lost_replicas = self.lost_replicas, []
         return found
 
     def take_ended(self) -> list[Assignment]:
-        """Return, once, the streams that no longer need their groups."""
+        """Return the assignments of streams that no longer need their groups, and forget them."""
         found, self.ended = self.ended, []
         return found
 
@@ -588,7 +588,7 @@ class ReplicatedStreams:
         machine.replica.stop(StoreFailed(str(stream), "internal error"))
 
     def mend_steps(self, machine: StreamMachine, *, failed: bool = True) -> Steps:
-        """Open a replica again, a failed one after a pause; repeat until it succeeds."""
+        """Open a replica again, and repeat this until it succeeds. With `failed`, pause before the first attempt."""
         js, stream = machine.js, machine.stream
         if failed:
             self._shared.log.error(
@@ -636,7 +636,7 @@ class ReplicatedStreams:
         js.held.let_go(stream.name)
 
     def hand_over(self, machine: StreamMachine, node: int = 0) -> None:
-        """Transfer the leadership to the replica on `node`, or (0) to the one with the most complete log."""
+        """Transfer the leadership to the replica on `node`; 0: to the replica with the most complete log."""
         with suppress(KeyError, RaftError):
             found = self._consensus.status(machine.group)
             heirs = [each for each in found.replicas if each.is_voter and each.node != self._node]

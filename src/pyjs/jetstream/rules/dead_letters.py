@@ -59,9 +59,9 @@ def check_consumer(
 
 
 def problem_of(target: Target, source: str, config: StreamConfig | None) -> str:
-    """Return the reason why the stream for dead letters cannot take those of `source`, or "" if it can.
+    """Return the reason why the stream `target` cannot store dead letters of the stream `source`; "": it can.
 
-    `config` is its configuration, None if there is no such stream.
+    `config` is the configuration of the target's stream, None if there is no such stream.
     """
     name = _shown(target.stream)
     if config is None:
@@ -108,7 +108,7 @@ def _check(
 
 
 def _check_chain(source: str, target: Target, find: Find) -> None:
-    """Refuse a stream whose letters lead back to it, over the dead letters of other streams."""
+    """Refuse a stream whose dead letters would come back to it through the dead letters of other streams."""
     chain = [source, target.stream]
     while len(chain) <= CHAIN_MAX:
         config = find(chain[-1])

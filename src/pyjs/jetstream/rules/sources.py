@@ -226,7 +226,7 @@ def _check_external(config: StreamConfig, find: Find) -> None:
 
 
 def _check_cycle(config: StreamConfig, find: Find) -> None:
-    """Refuse a configuration with which messages would return to the stream."""
+    """Refuse a configuration by which messages would return to a stream that they came from."""
     todo, visited = [config], set()
     while todo:
         current = todo.pop(0)

@@ -72,7 +72,7 @@ class Desk:
     def handle(
         self, router: Router, request: Request, endpoint: Endpoint, args: tuple[str, ...]
     ) -> Iterator[Step] | None:
-        """Return the steps that answer a request, or None if another worker answers it."""
+        """Return the steps that answer a request. None: another worker answers it, or it was refused here."""
         if self._spread.number == DIRECTOR:
             return self._direct(router, request, endpoint, args)
         if args and endpoint.words not in CHANGES:
@@ -89,7 +89,7 @@ class Desk:
         return None
 
     def _refuse(self, router: Router, request: Request, args: tuple[str, ...] = ()) -> None:
-        """Answer with status 503, unless the worker with the stream can answer without the first one."""
+        """Answer with status 503, unless a running worker has the stream and can answer without the first one."""
         found = self._spread.directory.find(router.account.name, args[0]) if args else None
         if request.reply and (found is None or found.worker not in self._spread.online):
             router.account.send(request.reply, b"", UNAVAILABLE)
@@ -188,7 +188,7 @@ class Desk:
             self._waiters.notify()
 
     def _alone(self, account: str, work: Callable[[], Generator[Step, None, T]]) -> Generator[Step, None, T]:
-        """Do work when no other stream of an account is being changed, and let no other one be changed meanwhile."""
+        """Do `work` when no stream of the account is being changed, and let no other change begin meanwhile."""
         yield from self._waiters.until(lambda: account not in self._changing)
         self._changing.add(account)
         try:
@@ -214,7 +214,7 @@ class Desk:
             self._refuse(router, request)
 
     def _placed(self, js: JetStream, name: str, body: bytes, *, restores: bool) -> int:
-        """Return the worker for a new stream; a creation during a restore of that name goes to the same worker."""
+        """Return the worker for a new stream. While a stream is being restored, its name stays with that worker."""
         key = js.account.name, name
         worker = self._restores.get(key, 0)
         if worker not in self._spread.online | {DIRECTOR}:
@@ -246,7 +246,7 @@ class Desk:
         self._spread.tell(worker, Passed(number, router.account.name, *message, client))
 
     def settled(self, note: Settled) -> None:
-        """Note that another worker has carried out a change, or does not know its account."""
+        """Note that another worker has carried out a change, or does not know the account of the change."""
         if note.number in self._open and not note.is_answered:
             self._unknown.add(note.number)
         self._open.discard(note.number)

@@ -27,12 +27,12 @@ class Found(NamedTuple):
 
     @property
     def config(self) -> StreamConfig:
-        """Its configuration."""
+        """The configuration of the stream."""
         return self.holding.stored.config
 
     @property
     def created_ns(self) -> int:
-        """The time of its creation."""
+        """The time at which the stream was created."""
         return self.holding.created_ns
 
 

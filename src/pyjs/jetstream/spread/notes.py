@@ -81,7 +81,7 @@ class Holdings:
 
     @classmethod
     def take(cls, row: Row) -> Self:
-        """Return the note in a row. Raises BadRow."""
+        """Return the note that is packed in `row`. Raises BadRow."""
         worker, is_whole = row.number("worker", 1, WORKER_MAX), row.flag("is_whole")
         streams = tuple(Holding.take(each) for each in row.rows("streams", ROWS_MAX))
         gone = tuple((each.text("account"), each.text("name")) for each in row.rows("gone", ROWS_MAX))
@@ -107,7 +107,7 @@ class Passed:
 
     @classmethod
     def take(cls, row: Row) -> Self:
-        """Return the note in a row. Raises BadRow."""
+        """Return the note that is packed in `row`. Raises BadRow."""
         number, account = row.number("number"), row.text("account")
         subject, reply = row.data("subject", NOTE_SIZE_MAX), row.data("reply", NOTE_SIZE_MAX)
         headers, payload = row.data("headers", NOTE_SIZE_MAX), row.data("payload", NOTE_SIZE_MAX)
@@ -116,7 +116,7 @@ class Passed:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """A request that was passed on has been answered, or the worker does not know its account."""
+    """A note from a worker that it has answered a request passed on to it, or does not know the account."""
 
     number: int
     is_answered: bool = True
@@ -127,7 +127,7 @@ class Settled:
 
     @classmethod
     def take(cls, row: Row) -> Self:
-        """Return the note in a row. Raises BadRow."""
+        """Return the note that is packed in `row`. Raises BadRow."""
         return cls(row.number("number"), row.flag("is_answered"))
 
 
@@ -141,7 +141,10 @@ class Stage(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A worker asks the first one for its turn to add a restored stream, gets it, or has ended it."""
+    """A note about a worker's turn to add a restored stream.
+
+    The worker asks the first worker for a turn, the first worker gives the turn, and the worker reports its end.
+    """
 
     number: int
     account: str
@@ -153,14 +156,14 @@ class Turn:
 
     @classmethod
     def take(cls, row: Row) -> Self:
-        """Return the note in a row. Raises BadRow."""
+        """Return the note that is packed in `row`. Raises BadRow."""
         number, account = row.number("number"), row.text("account")
         return cls(number, account, Stage(row.number("stage", Stage.WANTED, Stage.OVER)))
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The first worker asks whether another one has answered a request; if not, the other one must not answer it."""
+    """A question from the first worker: has the other worker answered this request? If not, it must not do so."""
 
     number: int
     subject: bytes
@@ -172,13 +175,13 @@ class Claim:
 
     @classmethod
     def take(cls, row: Row) -> Self:
-        """Return the note in a row. Raises BadRow."""
+        """Return the note that is packed in `row`. Raises BadRow."""
         return cls(row.number("number"), row.data("subject", NOTE_SIZE_MAX), row.data("reply", NOTE_SIZE_MAX))
 
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """The answer to a claim."""
+    """The answer to a `Claim`: whether the worker has answered the request."""
 
     number: int
     is_taken: bool
@@ -189,13 +192,13 @@ class Claimed:
 
     @classmethod
     def take(cls, row: Row) -> Self:
-        """Return the note in a row. Raises BadRow."""
+        """Return the note that is packed in `row`. Raises BadRow."""
         return cls(row.number("number"), row.flag("is_taken"))
 
 
 @dataclass(frozen=True, slots=True)
 class Did:
-    """A worker has opened or closed all its streams."""
+    """A note from a worker that it has opened or closed all its streams."""
 
     streams: Streams
 
@@ -205,13 +208,13 @@ class Did:
 
     @classmethod
     def take(cls, row: Row) -> Self:
-        """Return the note in a row. Raises BadRow."""
+        """Return the note that is packed in `row`. Raises BadRow."""
         return cls(Streams(row.number("streams", Streams.OPENED, Streams.CLOSED)))
 
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """The bytes of a worker's streams."""
+    """A report from a worker on the bytes that its streams use."""
 
     memory: int
     storage: int
@@ -222,7 +225,7 @@ class Used:
 
     @classmethod
     def take(cls, row: Row) -> Self:
-        """Return the note in a row. Raises BadRow."""
+        """Return the note that is packed in `row`. Raises BadRow."""
         return cls(row.signed("memory"), row.signed("storage"))
 
 

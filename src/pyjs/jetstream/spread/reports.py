@@ -22,7 +22,7 @@ SUMMED = ("memory", "storage", "consumers")
 
 
 class Reports:
-    """The handlers of requests that all workers answer together."""
+    """Answers requests about the streams of all workers, on the first worker."""
 
     def __init__(self, spread: SpreadNode) -> None:
         self._spread = spread

@@ -60,7 +60,7 @@ class Carrier(Protocol):
     """Sends notes to the other workers: cluster.replication.Replication."""
 
     def begin(self, consensus: SpreadNode, notes: SpreadNode) -> None:
-        """Pass notes and the states of connections on; called before the first connection."""
+        """Pass notes and changes of connections to `consensus` and `notes`; called before any connection."""
 
     def send_note(self, node: int, note: bytes) -> None:
         """Send a note, or drop it if there is no connection."""
@@ -192,7 +192,7 @@ class SpreadNode:
         return least_loaded(counts, [DIRECTOR, *self.online])
 
     def refuse_alone(self, account: Account, request: Request) -> None:
-        """Refuse a request of a client of this worker that only the first worker answers, if that one is away."""
+        """Refuse a client's request that only the first worker answers, if the first worker is away."""
         if isinstance(request.session, ClientSession) and DIRECTOR not in self.online and request.reply:
             account.send(request.reply, b"", UNAVAILABLE)
 
@@ -319,7 +319,7 @@ class SpreadNode:
         self.turn.go_on(self.desk.passed(Router(js.account, self.shared, js), note))
 
     def node_heard(self, node: int) -> None:
-        """Report to a worker that answers again the changes that it may have missed."""
+        """Send a worker that answers again the changes that it may have missed."""
         worker = self._numbers.get(node)
         if worker is None:
             return

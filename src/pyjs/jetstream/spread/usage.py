@@ -19,7 +19,7 @@ SHARE = 128  # a change by 1 / SHARE of the limit is reported
 
 
 class SharedUsage:
-    """The used bytes of all workers."""
+    """Counts the bytes that the streams of all workers use, as one worker knows them."""
 
     def __init__(self, usage: dict[str, Usage]) -> None:
         """Count in `usage`, which has the bytes of this worker's streams."""

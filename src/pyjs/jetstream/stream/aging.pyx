@@ -209,7 +209,7 @@ cdef class Lifetimes:
 
 
 cdef class Aging:
-    """The expiry of one stream's messages."""
+    """Removes the expired messages of one stream."""
 
     def __cinit__(self, StreamStore store):
         self.store = store

@@ -77,7 +77,7 @@ cdef class Answers:
         return batch
 
     cdef void send(self, Account account, uint64_t lost_from, const char* failure, size_t failure_len) noexcept nogil:
-        """Publish every reply. With `failure`, it is the body for messages from `lost_from` on; drop their copies."""
+        """Publish every reply. With `failure`, messages from `lost_from` on get it as reply, and no copies."""
         cdef Answer* queue = self.queue
         cdef char* arena = self.arena
         cdef size_t used = self.used, room = self.room, arena_room = self.arena_room

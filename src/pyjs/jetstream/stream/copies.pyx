@@ -37,7 +37,7 @@ cdef int keep_copy(Stream target, Msg* m, bint mirrors, bint applied) noexcept n
 
 
 cdef int keep(Stream target, Msg* m, PubHeaders* h, bint applied) noexcept nogil:
-    """Store a message that is not a duplicate."""
+    """Store a copy that is not a duplicate. Return STORED, SKIPPED (no consumer wants it) or REFUSED."""
     cdef uint64_t seq, before = target.staged_bytes
     cdef bint lives, rolls_up, ends
     lives = h.ttl.n != 0 and target.limits.features & ALLOW_TTL != 0

@@ -173,7 +173,7 @@ cdef class Dedupe:
         return self.last_id[:self.last_id_len]
 
     def dump(self, uint64_t first, uint64_t count) -> bytes:
-        """Return `count` ids after the `first` oldest: all (seq u64, time i64, size u32, 0 u32), then their bytes."""
+        """Return `count` ids after the `first` oldest: seq u64, time i64, size u32, 0 u32 of each, then all bytes."""
         cdef uint64_t begin = self.oldest + first, end = begin + count, e
         cdef bytes out
         cdef KeptId* kept
@@ -232,7 +232,10 @@ cdef class Dedupe:
             self.restore_entries(kept, count, key_at)
 
     cdef void restore_entries(self, const KeptId* kept, uint64_t count, uint64_t key_at) noexcept nogil:
-        """Fill ring and hash table, which must have space. A million ids take 60 ms (165 ms with `remember`)."""
+        """Add `count` ids to the ring and the hash table, which must have space for them.
+
+        This is faster than `remember`: a million ids take 60 ms instead of 165 ms.
+        """
         cdef uint64_t i, e
         cdef SeenId* entry
         for i in range(count):

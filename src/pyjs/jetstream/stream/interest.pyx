@@ -156,7 +156,7 @@ cdef class Interest:
 
 
 cdef bint begins_before(Route* r, uint64_t seq, int64_t ts) noexcept:
-    """Return whether any consumer of a route may begin at or before a message."""
+    """Return whether any consumer of a route may begin at the message (`seq`, `ts`) or before it."""
     cdef uint32_t i
     for i in range(r.n):
         config = (<StreamConsumer> r.targets[i].sink).config

@@ -68,7 +68,7 @@ cdef class StreamLimits:
 
 
 cdef class Usage:
-    """The bytes that are used, and their limit."""
+    """The bytes of one storage type that an account or the server uses, and their limit (-1: none)."""
 
     def __cinit__(self, int64_t limit=-1):
         self.max = limit

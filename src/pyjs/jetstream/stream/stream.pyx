@@ -292,7 +292,7 @@ cdef class Stream(Sink):
         return seq != 0
 
     cdef bint is_too_large(self, Msg* m) noexcept nogil:
-        """Return whether the message is larger than max_msg_size; if so, answer it."""
+        """Return whether the message is larger than max_msg_size; if so, refuse it."""
         return self.limits.max_msg_size >= 0 and m.size > self.limits.max_msg_size and self.refuse(m, 10054, 0)
 
     cdef bint size_refused(self, Msg* m) noexcept nogil:
@@ -700,7 +700,7 @@ cdef class Stream(Sink):
             self.inbox.queue()
 
     cdef int remove_acknowledged(self, StreamConsumer consumer, size_t most) except -1:
-        """Process up to `most` acknowledgements of `consumer`, which may remove messages; return their number."""
+        """Process up to `most` acknowledgements: remove messages that nothing needs. Return the number processed."""
         cdef uint64_t seq, features = self.limits.features
         cdef bint shared = features & KEEPS_INTEREST or self.n_followers or len(self.consumers) > 1
         cdef list acknowledged = consumer.take_acknowledged(most) if features & REMOVES_ACKNOWLEDGED else []
@@ -736,7 +736,7 @@ cdef class Stream(Sink):
             self.sweep()
 
     def release(self, uint64_t low, uint64_t high, StoreFilter f not None) -> None:
-        """Remove those matches from `low` to `high` that no consumer needs; for interest and workqueue streams."""
+        """Remove the matches from `low` to `high` that no consumer needs; limits streams remove nothing."""
         if self.limits.features & REMOVES_ACKNOWLEDGED and not self.closed:
             remove_unneeded(self.store, self.interest, low, high, f, self.replica)
             self.mark_dirty()
@@ -744,7 +744,7 @@ cdef class Stream(Sink):
     # -- calls of the API ---------------------------------------------------------------------------------
 
     def purge(self, bytes subject_filter=b"", uint64_t before_seq=0, uint64_t keep=0) -> int:
-        """Remove all messages, or those that match a filter; return their number when the removal is written."""
+        """Remove all messages, or those that match a filter; return how many, once the removal is written."""
         self.commit_now()                   # a store that refuses messages must not remove or erase any
         purged = self.evictions.purge(subject_filter, before_seq, keep)
         self.end_purge(subject_filter)

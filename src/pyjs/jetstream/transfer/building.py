@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class _Sync(Job):
-    """Syncs a store in a thread, then continues a chore."""
+    """A job that syncs a store in a thread, then continues the chore that waits for the sync."""
 
     queue = JobQueue.FILES
 

@@ -113,7 +113,7 @@ def _state(given: dict[str, Any]) -> Generator[None, None, ConsumerState]:
 
 
 def _counts(given: dict[str, Any], name: str) -> Generator[None, None, dict[int, int]]:
-    """Return a map from sequences to numbers, in steps."""
+    """Return the object `name` in the JSON of an archive as a map from sequences to numbers, in steps."""
     counts: dict[int, int] = {}
     for key, count in (given.get(name) or {}).items():
         counts[_number(int(key))] = _number(count)

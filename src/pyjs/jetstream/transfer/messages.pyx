@@ -58,7 +58,7 @@ def read_messages(StreamStore store not None, uint64_t seq, uint64_t last_seq, u
 
 def append_messages(StreamStore store not None, EntryReader entries not None, uint64_t message_max, bint has_ttls,
                     uint32_t subject_max, size_t size_max) -> int:
-    """Append messages of an archive to a store; return the bytes of their entries.
+    """Append messages of an archive to a store; return the total size of their entries in bytes.
 
     Stop after `size_max` bytes; before an entry that is incomplete, not a message, larger than `message_max`,
     otherwise invalid, or refused by the store; and before a message with its own TTL in a stream that allows TTLs.
@@ -80,7 +80,7 @@ def append_messages(StreamStore store not None, EntryReader entries not None, ui
 
 
 cdef bint are_plain(EntryView* e, bint has_ttls) noexcept nogil:
-    """Return whether the headers of a message are valid, and have no TTL with an effect."""
+    """Return whether the headers of a message are valid and have no TTL that takes effect."""
     return e.header_size >= LINE_SIZE + END_SIZE and memcmp(e.body, b"NATS/1.0", LINE_SIZE) == 0 \
         and memcmp(e.body + e.header_size - END_SIZE, b"\r\n\r\n", END_SIZE) == 0 \
         and not (has_ttls and memmem(e.body, e.header_size, b"Nats-TTL:", 9) != NULL)

@@ -114,7 +114,7 @@ class ArchiveBuilder:
             self._part = Part.MESSAGES
 
     def _messages(self) -> int:
-        """Append messages up to the next one that needs `_message`; return the bytes of their entries."""
+        """Append the messages before the next one that needs `_message`; return the size of their archive entries."""
         size = self._build.writer.add_from(self._entries, self._build.payload_max)
         self._commit()
         return size

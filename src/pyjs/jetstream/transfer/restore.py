@@ -54,7 +54,7 @@ class Input(Enum):
 
 
 class Restore:
-    """One restore."""
+    """One restore: receives the chunks of an archive from a client, and builds the stream."""
 
     def __init__(
         self, js: JetStream, config: StreamConfig, client: dict[str, object] | None, join: Join | None = None

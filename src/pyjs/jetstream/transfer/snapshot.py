@@ -43,7 +43,7 @@ INTEREST_TIMEOUT_NS = 2 * NS_PER_S
 
 
 class Ended(Exception):
-    """The snapshot cannot continue; has the status for the client and the reason for the advisory."""
+    """Raised if a snapshot cannot continue; contains the status for the client and the reason for the advisory."""
 
     def __init__(self, status: str, reason: str) -> None:
         super().__init__(reason)
@@ -230,7 +230,7 @@ class Snapshot:
         self._check_open()
 
     def _is_subscribed(self) -> bool:
-        """Return whether a subscription has exactly this subject."""
+        """Return whether the account has a subscription to exactly the subject for the chunks."""
         subject = self._flow.subject
         return any(each.subject == subject for each in self._js.account.subs.match(subject))
 

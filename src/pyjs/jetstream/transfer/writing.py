@@ -119,7 +119,7 @@ class StreamWriter:
         self.uncommitted += len(message.payload) + len(message.headers)
 
     def add_from(self, entries: EntryReader, payload_max: int) -> int:
-        """Append messages until one needs `add` or `pass_by`; return the bytes of their entries."""
+        """Append messages until one needs `add` or `pass_by`; return the total size of their entries in bytes."""
         limit = self.config.max_msg_size
         message_max = min(limit, payload_max) if limit >= 0 else payload_max
         has_ttls = self.config.allow_msg_ttl

@@ -45,7 +45,7 @@ def view_of(js: JetStream, name: str) -> dict[str, Any]:
 
 
 def leaderless_report(js: JetStream, name: str, consumer: str, views: Iterable[View]) -> dict[str, Any]:
-    """Return the report about a stream without a leader, or about its consumer of the name `consumer`."""
+    """Return the report about a stream without a leader or, if `consumer` is not "", about that consumer."""
     member = js.shared.member
     assert member is not None
     assigned, reasons = member.machine.state.stream(js.account.name, name), []

@@ -43,12 +43,12 @@ def nearest(store: StreamStore, wanted: bytes) -> Generator[None, None, list[str
 
 
 def _likeness(text: str, name: str) -> float:
-    """Return how similar the beginnings of two subjects are, from 0 to 1."""
+    """Return the similarity of the beginnings of two subjects, from 0 to 1."""
     return SequenceMatcher(None, text[:LETTERS_MAX].lower(), name[:LETTERS_MAX].lower()).ratio()
 
 
 def _common(tokens: list[bytes], name: bytes) -> int:
-    """Return how many tokens a filter and a subject have in common at the same positions.
+    """Return the number of tokens that a filter and a subject have in common at the same positions.
 
     A wildcard matches any token.
     """

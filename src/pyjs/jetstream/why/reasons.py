@@ -97,5 +97,5 @@ def about(ns: int) -> str:
 
 
 def counted(number: int, one: str, more: str = "") -> str:
-    """Return a number with its noun: "1 message", "1,000 messages"."""
+    """Return a number with its noun in the singular or plural: "1 message", "1,000 messages"."""
     return f"{number:,} {one if number == 1 else more or one + 's'}"

@@ -30,7 +30,7 @@ QUIET = frozenset((Kind.UP_TO_DATE, Kind.STREAM_EMPTY))
 def stream_report(
     js: JetStream, stream: Stream, *, shows_clients: bool = True
 ) -> Generator[None, None, Fields]:
-    """Report in steps whether a stream accepts publishes, the reasons, and its consumers that deliver nothing."""
+    """Return a report, in steps: whether a stream accepts publishes, why not, and consumers that deliver nothing."""
     reasons, store = why_stream(js, stream), stream.store
     silent: list[dict[str, Any]] = []
     for at, consumer in enumerate(list(stream.consumers.values())):
@@ -57,7 +57,7 @@ def stream_report(
 def consumer_report(
     js: JetStream, stream: Stream, consumer: Consumer, *, shows_clients: bool = True
 ) -> Generator[None, None, Fields | None]:
-    """Report in steps whether a consumer delivers, and the reasons; return None if it was deleted meanwhile."""
+    """Return a report, in steps: whether a consumer delivers, and why not. None: it was deleted meanwhile."""
     reasons = yield from why_consumer(consumer, js.account.turn.now, shows_clients=shows_clients)
     if reasons is None:
         return None

@@ -84,7 +84,7 @@ cdef class Table:
         return &self._numbers[count * self._width]
 
     def text(self, size_t column, size_t start, size_t stop) -> bytes:
-        """Return the lines of one family for the rows from `start` to before `stop`."""
+        """Return the lines of the metric family `column` for the rows `start` to `stop` - 1."""
         cdef bytes name = self.names[column]
         cdef char form = self._forms[column]
         cdef size_t i, size = 0, name_size = PyBytes_GET_SIZE(name)

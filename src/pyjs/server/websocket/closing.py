@@ -44,7 +44,7 @@ BY_REASON = {
 
 
 class BadClose(ValueError):
-    """A close frame of the client is invalid; the text has the reason."""
+    """An invalid close frame from the client. The text of the exception says what is wrong with the frame."""
 
 
 def close_frame(status: int, text: str) -> bytes:

@@ -38,7 +38,7 @@ BLOCK_SIZES = {CHACHA: 64, AES: 16}  # bytes of a block of each key stream
 
 
 class Locked(PyjsError):
-    """A file is encrypted with an unknown key; it is intact and must not be changed."""
+    """Raised for an intact file that is encrypted with an unknown key. The file must not be changed."""
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(f"{path} {reason}")
@@ -46,7 +46,7 @@ class Locked(PyjsError):
 
 
 class WrongKey(PyjsError):
-    """This key does not decrypt the data."""
+    """Raised if a key does not decrypt the data."""
 
 
 class KeyRing:
@@ -67,7 +67,7 @@ class KeyRing:
         return self._wrapped(self._algorithm, self._randbytes(KEY_SIZE))
 
     def open_key(self, algorithm: int, wrapped: bytes) -> tuple[StreamKey, bool]:
-        """Return the data key in `wrapped`, and whether the previous key unwrapped it: then it is wrapped again.
+        """Return the data key in `wrapped`, and whether it was wrapped with the previous key; if so, it is rewrapped.
 
         Raises:
             WrongKey: neither of the configured keys unwraps it.

@@ -21,7 +21,7 @@ cdef class SegmentMaps:
         self.index_maps = {}
 
     cdef void add_map(self, Segment* s, object view, size_t size) except *:
-        """Read `s` in the map `view` of `size` bytes from now on."""
+        """Make later reads of `s` use the map `view`, which has `size` bytes."""
         cdef size_t n = 0
         cdef const char* data = borrowed(view, &n)
         assert n >= size
@@ -32,7 +32,7 @@ cdef class SegmentMaps:
         s.map_size = size
 
     cdef int add_view(self, Segment* s, View view) except -1:
-        """Read `s` in `view` from now on."""
+        """Make later reads of `s` use `view`."""
         self.forget(s)
         self.views[s.number] = view
         s.data, s.filled, s.map_size = view.memory, &view.filled, view.size

@@ -128,7 +128,7 @@ cdef class FileStore(StreamStore):
         self.files.ids_from = 0
 
     def replicate(self, uint64_t group) -> None:
-        """Record marks from now on."""
+        """Record the marks of applied entries of `group` from now on."""
         if group != self.group and self.files.disk.exists(f"{self.files.directory}/{HEALING}"):
             self.files.disk.unlink(f"{self.files.directory}/{HEALING}")         # left by an earlier group
         StreamStore.replicate(self, group)

@@ -37,11 +37,11 @@ DAMAGED = ".damaged-"
 
 
 class StoreLocked(PyjsError):
-    """Another server uses the store directory."""
+    """Raised if another server uses the store directory."""
 
 
 class StoreForeign(PyjsError):
-    """The store directory was written by a nats-server."""
+    """Raised if the store directory is that of a nats-server."""
 
 
 def file_name(name: str) -> str:

@@ -56,10 +56,10 @@ KIND_CLUSTER: Final = 7  # the identity of a server's store in a cluster (jetstr
 
 
 class UnknownFormat(PyjsError):
-    """The file has an unsupported version of the format; it is intact and must not be changed."""
+    """Raised for an intact file in an unsupported version of the format. The file must not be changed."""
 
     def __init__(self, path: str, version: int, known: int, needs: str) -> None:
-        """Create the error for a file of version `version`, which pyjs-server `needs` or later reads.
+        """Create the error for a file of version `version`; pyjs-server `needs` or later reads this version.
 
         This one reads `known`.
         """

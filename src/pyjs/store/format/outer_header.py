@@ -157,7 +157,7 @@ class PlainImage:
         """Record that the image has grown to `size` bytes."""
 
     def spare_problem(self) -> str:
-        """Return the damage of a spare copy, or ""; it loses nothing while the other copy is intact."""
+        """Return the damage of a spare copy of data, or ""; nothing is lost while the other copy is intact."""
         return "" if self.outer is None else clear_problem(self._disk, self.fd, self.outer)
 
 
@@ -226,7 +226,7 @@ def outer_head(outer: OuterHeader, meta: bytes) -> bytes:
 
 
 def _whole(data: bytes) -> bytes:
-    """Return the header at the start of `data`; if one byte of it is damaged, the byte is corrected."""
+    """Return the header at the start of `data`, with one damaged byte corrected if there is one."""
     head = data[: HEADER.size]
     checksum = CHECKSUM.pack(xxhash.xxh64_intdigest(head[: -CHECKSUM.size]))
     return head if head.endswith(checksum) else mended_header(head) or head

@@ -206,7 +206,7 @@ def _saves(size: int, plain_size: int) -> bool:
 
 
 def _zip(chunk: memoryview) -> bytes:
-    """Compress a chunk; return it unchanged if compression does not make it smaller."""
+    """Return a chunk compressed, or unchanged if compression does not make it smaller."""
     from cramjam import zstd
 
     packed = bytes(zstd.compress(chunk, level=LEVEL))

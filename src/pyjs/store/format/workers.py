@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class StoreShared(PyjsError):
-    """The store has streams of a worker that is not started."""
+    """Raised if the store has streams of a worker that is not started."""
 
 
 def worker_directory(root: str, number: int) -> str:
@@ -50,7 +50,7 @@ def check_workers(disk: Disk, root: str, most: int) -> None:
 
 
 def take_over(disk: Disk, root: str, most: int) -> int:
-    """Move the streams of workers whose numbers are higher than `most` to the first one; return their number.
+    """Move the streams of workers with numbers above `most` to the first worker; return the number of streams.
 
     Raises:
         StoreLocked: such a worker is running.

@@ -15,7 +15,7 @@ cdef class DropLog:
     cdef void add(self, uint64_t seq, const char* subject, uint32_t n) noexcept nogil
 
 cdef class Remains:
-    """Tables that their store no longer uses."""
+    """Tables that a store no longer uses, until their memory is freed."""
     cdef SeqIndex index
     cdef SubjectTable subjects
     cdef SubjectIndex* by_token

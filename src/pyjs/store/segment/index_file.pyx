@@ -53,7 +53,7 @@ cdef list spare_buffers = []
 
 
 class IndexUnusable(PyjsError):
-    """The index file cannot be used. `ordinary`: not because of damage (no file, another version or encryption)."""
+    """Raised if an index file cannot be used; `ordinary` means without damage: no file, another version or key."""
 
     def __init__(self, reason, ordinary=False) -> None:
         super().__init__(reason)

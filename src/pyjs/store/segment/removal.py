@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class SegmentRemoval:
-    """Retired segments of one directory."""
+    """A job that removes retired segments of one directory."""
 
     def __init__(self, disk: Disk, log: Log, directory: str, paths: list[str], keep: dict[str, str]) -> None:
         self._disk = disk

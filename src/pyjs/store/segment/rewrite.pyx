@@ -269,7 +269,7 @@ cdef class SegmentRewrite:
         return self.put_plain(KIND_META, 0, self.first - 1, meta, size) if size else 0
 
     cdef int put_removals(self, int flags) noexcept nogil:
-        """Record those of the removals in `removed` that are with, or without, erasure."""
+        """Record the removals in `removed` with erasure if `flags` has FLAG_ERASED, otherwise those without."""
         cdef uint64_t* seqs = <uint64_t*> malloc(<size_t> self.n_removed * 8 + 8)
         cdef uint32_t i
         cdef size_t n = 0, at = 0, some

@@ -278,7 +278,7 @@ cdef class SegmentScan:
         return False
 
     cdef bint is_rest(self, const char* record, RecordHeader* h) noexcept nogil:
-        """Return whether the message continues a batch of which the start is in the hole before the message."""
+        """Return whether the message continues a batch whose start is in the hole before the message."""
         cdef size_t fixed = RECORD_HEADER_SIZE + (16 if h.flags & FLAG_EXTENDED else 0)
         cdef const char* headers = record + fixed + h.subject_len
         if begins_batch(headers, h.header_len):         # then the hole is damage to other messages

@@ -95,7 +95,7 @@ cdef class View:
         return self.cache.make_room() if self.cache.is_over() else 0
 
     cdef int give_up(self) except -1:
-        """Make the owner of this view drop its reference to the view."""
+        """Make the owner of this view drop the view."""
         owner = self.owner()
         if owner is not None:
             owner.drop_map(self.number)

@@ -79,7 +79,7 @@ class Problem:
 
 @dataclass(eq=False, slots=True)
 class Copy:
-    """The intact entries of one copy."""
+    """One copy of a list, as it was read: its intact entries and its damage."""
 
     path: str
     entries: dict[int, dict[str, Any]] = field(default_factory=dict)  # by number, in the order of the file
@@ -237,7 +237,7 @@ def read_list(found: Iterable[tuple[str, bytes | OSError]], opener: Opener) -> C
 
 
 def _parsed(path: str, data: bytes, opener: Opener) -> Copy:
-    """Return the intact entries of a file, and its damaged places."""
+    """Return the intact entries of a copy of the list, and its damaged places."""
     copy = Copy(path, size=len(data))
     before, *pieces = data.split(MARK)
     at = len(before)

@@ -331,7 +331,7 @@ class ConsumerStateFile:
             return None
 
     def _entries(self, number: int, envelope: bytes, log: bytes, problems: list[Exception]) -> list[bytes]:
-        """Return the deltas of a log up to the first entry with a wrong checksum; continue the log at this point."""
+        """Return the deltas of a log up to the first entry with a wrong checksum; later appends continue there."""
         at, chain, deltas = len(envelope), _checksum_of(envelope), []
         self._sealer = sealer = self._sealer_of(envelope)
         while at + ENTRY.size <= len(log):

@@ -32,7 +32,7 @@ NUMBERS[:] = [0, 4, 2, 2, 2, 2, 1, 2, 1, 1, 2, 2]
 
 
 cdef class StateLog:
-    """The changes since the last `take`."""
+    """The encoded changes of one consumer since the last `take`."""
 
     def __cinit__(self, bint enabled=True):
         self.enabled = enabled
@@ -137,7 +137,7 @@ cdef class StateLog:
 
 
 class UnknownChange(ValueError):
-    """A newer version wrote the change."""
+    """Raised if a newer version wrote the change."""
 
 
 def decode(bytes delta) -> Iterator[tuple[int, ...]]:

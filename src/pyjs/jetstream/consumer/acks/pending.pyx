@@ -262,7 +262,7 @@ cdef class PendingAcks:
         return 0
 
     cpdef uint32_t track(self, uint64_t seq, uint64_t cseq, int64_t now) noexcept nogil:
-        """Add the first delivery of `seq`, which must be higher than all others."""
+        """Add the first delivery of `seq`, the highest so far; return the index of its entry, 0 if out of memory."""
         cdef uint32_t i
         cdef uint64_t at
         cdef Entry* e
@@ -459,7 +459,7 @@ cdef class PendingAcks:
         return 0
 
     cdef uint32_t expire(self, int64_t now, uint32_t max_deliver) noexcept nogil:
-        """Queue entries that are due at `now` for redelivery, in sequence order; return their number.
+        """Queue entries that are due at `now` for redelivery, in sequence order; return the number of them.
 
         One call handles at most EXPIRED_MAX entries; the rest stays due for the next call. Entries delivered
         `max_deliver` times (0: no limit) go to the list of exhausted entries instead.
@@ -616,21 +616,21 @@ cdef class PendingAcks:
         return self.entries[i].seq
 
     def acknowledge(self, uint64_t seq) -> bool:
-        """Acknowledge `seq`."""
+        """Acknowledge `seq`; return False if it is not pending."""
         cdef uint32_t i = self.find(seq)
         if i:
             self.remove(i)
         return i != 0
 
     def in_progress(self, uint64_t seq, int64_t now) -> bool:
-        """Begin the ack wait of `seq` again."""
+        """Begin the ack wait of `seq` again; return False if it is not pending."""
         cdef uint32_t i = self.find(seq)
         if i:
             self.progress(i, now)
         return i != 0
 
     def nak(self, uint64_t seq, int64_t due_at=0) -> bool:
-        """Queue `seq` for redelivery, at once or at `due_at`."""
+        """Queue `seq` for redelivery, at once or at `due_at`; return False if it is not pending."""
         cdef uint32_t i = self.find(seq)
         if i == 0:
             return False

@@ -27,7 +27,7 @@ cdef class AckState:
         self.exhausted, self.terms = {}, {}
 
     def begin(self, uint64_t seq) -> None:
-        """Begin with everything before `seq` delivered and acknowledged."""
+        """Begin at `seq`: everything before it counts as delivered and acknowledged."""
         self.delivered_seq = self.floor_seq = seq - 1
 
     def reset(self, uint64_t seq) -> None:
@@ -158,7 +158,7 @@ cdef class AckState:
     # -- exhausted messages: given up after max_deliver, or terminated --------------------------------------------
 
     cdef bint forget_exhausted(self, uint64_t seq) noexcept nogil:
-        """Acknowledge an exhausted message; return False if `seq` is not one."""
+        """Acknowledge an exhausted message; return False if message `seq` is not exhausted."""
         with gil:
             if self.exhausted.pop(seq, None) is None:
                 return False
@@ -167,7 +167,7 @@ cdef class AckState:
         return True
 
     def settle(self, uint64_t seq) -> bool:
-        """Acknowledge a given-up delivery, since its dead letter is stored; return False if it is not one."""
+        """Acknowledge a given-up delivery whose dead letter is stored; return False if `seq` was not given up."""
         if not self.forget_exhausted(seq):
             return False
         if self.pending.count == 0:

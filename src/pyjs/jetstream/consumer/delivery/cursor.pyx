@@ -93,7 +93,7 @@ cdef class Skips:
 
 
 cdef class DeliveryCursor:
-    """The position of one consumer."""
+    """The position of one consumer in its stream, and its num_pending."""
 
     def __cinit__(self, StreamStore store not None):
         self.store, self.catalogue = store, store.catalogue

@@ -15,7 +15,7 @@ cdef enum:
 
 
 cdef class Pacing:
-    """The rate of one consumer."""
+    """Limits the rate of one consumer's deliveries."""
 
     def __cinit__(self, int64_t burst_size):
         self.burst_size = burst_size

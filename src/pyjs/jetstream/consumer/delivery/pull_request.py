@@ -30,7 +30,7 @@ _PLAIN |= {"group": str, "min_pending": int, "min_ack_pending": int, "id": str, 
 
 
 class RefusedPull(Exception):
-    """A pull request is refused; the exception's text is the status after NATS/1.0."""
+    """Raised if a pull request is refused. The exception's text is the status after NATS/1.0."""
 
 
 @dataclass(slots=True)
@@ -82,7 +82,7 @@ def read_pull(body: bytes) -> PullRequest:
 
 
 def _fields(body: bytes) -> dict[str, Any]:
-    """Return the fields; for a valid request, this takes one call of the JSON library."""
+    """Return the fields of a request's body; for a valid body, this takes one call of the JSON library."""
     try:
         fields = orjson.loads(body)
     except orjson.JSONDecodeError:

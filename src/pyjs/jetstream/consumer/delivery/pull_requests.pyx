@@ -313,7 +313,7 @@ cdef class PullRequests:
     # -- the pin ---------------------------------------------------------------------------------------------------
 
     cdef void assign_pin(self, Waiting* w, int64_t now) noexcept:
-        """Pin the client of a request."""
+        """Pin the client that sent the request `w`."""
         self.pin.assign(nuid(self.rng).encode(), self.group, now)
         w.pin = self.pin.number
         self.events.note("pinned", account=self.account.name, group=self.group, pinned_id=self.pin.id.decode())

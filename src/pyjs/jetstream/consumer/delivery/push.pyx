@@ -17,7 +17,7 @@ cdef enum:
 
 
 cdef class FlowControl:
-    """The window of one consumer."""
+    """The flow control of one push consumer: a window of bytes that may be unconfirmed."""
 
     def __cinit__(self):
         self.reply = b""

@@ -125,7 +125,7 @@ cdef inline char* copy_headers(char* out, Msg* m) noexcept nogil:
 
 
 cdef class DeliveryWriter:
-    """The encoder of one consumer's deliveries."""
+    """Encodes one consumer's deliveries, and reads the acks that answer them."""
 
     def __cinit__(self, bytes prefix not None, bytes other_prefix not None):
         self.prefix_len = <uint32_t> len(prefix)
@@ -158,7 +158,7 @@ cdef class DeliveryWriter:
         m.tail_len = write_sizes(self.line + m.reply_len + 1, m) - self.line
 
     cdef int strip_payload(self, Msg* m) noexcept nogil:
-        """Replace the payload by a header with the payload's size."""
+        """Replace the payload by a header with the payload's size; return -1 if out of memory."""
         cdef char* p
         if grow(<void**> &self.bare, &self.bare_room, m.header_len + HEADER_ROOM, 1) < 0:
             return -1

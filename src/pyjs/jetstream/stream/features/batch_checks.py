@@ -73,7 +73,7 @@ class Staged(NamedTuple):
 
 
 class BatchChecks:
-    """The checks of one batch."""
+    """Checks the messages of one batch, in their order."""
 
     def __init__(self, state: State) -> None:
         self._state = state
@@ -99,7 +99,7 @@ class BatchChecks:
         return self.accepted(message)
 
     def plain(self, message: Staged) -> Staged:
-        """Return a message whose headers need only a check of their size, as `checked` does."""
+        """Return a message as `checked` does; its headers need only a check of their size."""
         errcodes.STREAM_HEADER_EXCEEDS_MAXIMUM.raise_if(len(message.headers) > HEADERS_SIZE_MAX)
         self._count(message)
         self._last_seq += 1

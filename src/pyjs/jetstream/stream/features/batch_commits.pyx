@@ -176,7 +176,7 @@ cdef class BatchCommits:
         self.phase = CHECK
 
     cdef void do_all(self) except *:
-        """Run all phases of a batch of which no step has run."""
+        """Run all phases of a batch that has not run any step yet."""
         cdef bytes reply = self.reply
         cdef Msg m
         compose(&m, NULL, 0, NULL, 0, 0)

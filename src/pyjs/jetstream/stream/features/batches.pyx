@@ -109,7 +109,7 @@ def scan(bytes headers not None) -> tuple:
 # -- batches ---------------------------------------------------------------------------------------------------------
 
 cdef class BatchUsage:
-    """The open batches of all streams of the server."""
+    """The number and the bytes of the open batches of all streams of the server, with their limits."""
 
     def __cinit__(self) -> None:
         self.bytes_max = STAGED_BYTES_MAX
@@ -131,7 +131,7 @@ cdef class AtomicBatch:
         return self.n
 
     cdef int stage(self, Msg* m, bint special) noexcept nogil:
-        """Append a message."""
+        """Append a message; return -1 if out of memory."""
         if grow(<void**> &self.messages, &self.room, self.n + 1, sizeof(StagedMessage)) != 0:
             return -1
         if self.put(&self.messages[self.n], m) != 0:
@@ -141,7 +141,7 @@ cdef class AtomicBatch:
         return 0
 
     cdef int put(self, StagedMessage* to, Msg* m) noexcept nogil:
-        """Copy a message to the end of the arena, and describe it in `to`."""
+        """Copy a message to the end of the arena, and describe it in `to`; return -1 if out of memory."""
         cdef char* p
         if grow(<void**> &self.arena, &self.arena_room, self.used + m.subject_len + m.size, 1) != 0:
             return -1

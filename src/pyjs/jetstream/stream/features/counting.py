@@ -87,7 +87,10 @@ def counted(
 def _with_copy(
     headers: bytes, total: int, sources: dict[str, dict[str, str]], theirs: int
 ) -> tuple[int, bytes]:
-    """Add the change of an origin's value since its last copy; store the new value in `sources`."""
+    """Add the change of an origin's value since its last copy; store the new value in `sources`.
+
+    Return the new total, and the headers with this change as Nats-Incr.
+    """
     fields = value_of(headers, STREAM_SOURCE).decode("utf-8", "replace").split(" ")
     subjects = sources.setdefault(fields[0], {})
     subject = fields[4] if len(fields) > 4 else ""
@@ -97,7 +100,11 @@ def _with_copy(
 
 
 def _value_in(payload: bytes) -> int:
-    """Return the number in a stored payload, or 0 if it has none, as in nats-server."""
+    """Return the number in a stored payload, or 0 if it has none, as in nats-server.
+
+    Raises:
+        ApiError: the payload is not a JSON object, or its value is not a string.
+    """
     try:
         shown = orjson.loads(payload).get("val")
         digits = b"" if shown is None else shown.encode()

@@ -93,7 +93,7 @@ def parse(bytes reply not None):
 
 
 cdef class FastBatch:
-    """One open batch."""
+    """One open fast batch."""
 
     def __init__(self, bytes batch_id not None, uint16_t flow_max, bint gap_ok) -> None:
         self.id = batch_id
@@ -180,7 +180,7 @@ cdef class FastBatches:
             self.last = FastBatch(b"", 1, False)
 
     def close_lost(self, uint64_t kept_seq) -> None:
-        """Close the batches without gaps that have a message after `kept_seq`, since that message was not written."""
+        """Close the batches that allow no gaps and have a message after `kept_seq`, since it was not written."""
         cdef FastBatch batch
         for batch in list(self.open.values()):
             if batch.stream_seq > kept_seq and not batch.gap_ok:

@@ -37,7 +37,7 @@ cdef enum:
 
 
 cdef class FastPublishes(Sink):
-    """The fast batches of one stream."""
+    """Handles the messages of one stream's fast batches."""
 
     def __init__(self, Stream stream not None, state, FastBatches batches not None) -> None:
         self.stream = stream

@@ -33,7 +33,7 @@ cdef int64_t RETRY_NS = 1000000000      # ns to wait before a firing that the st
 
 
 cdef class Scheduling:
-    """The schedules of one stream."""
+    """Fires the schedules of one stream when they are due."""
 
     def __init__(self, Stream stream not None, timer) -> None:
         self.stream = stream

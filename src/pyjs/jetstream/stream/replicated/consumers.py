@@ -137,7 +137,7 @@ class Opener(Protocol):
 
 
 class ReplicatedConsumers:
-    """The consumers of one replica."""
+    """The consumers of one replica: their committed states and, on the leader, the open consumers."""
 
     def __init__(self, stream: Stream) -> None:
         self.index = 0  # index of the last entry that was applied to the consumers

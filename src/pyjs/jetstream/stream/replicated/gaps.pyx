@@ -103,7 +103,7 @@ cdef class Gaps:
         return more >= <uint64_t> self.stream.limits.max_msgs_per_subject
 
     cdef bint may_be_duplicate(self, PubHeaders* h, int64_t now_ns) noexcept nogil:
-        """Return whether the id, if it is unknown here, may be that of a lost message."""
+        """Return whether the message id, if unknown here, may be that of a lost message."""
         if h.msg_id.n == 0 or self.stream.dedupe.window_ns == 0 \
                 or now_ns - self.stream.dedupe.window_ns > self.ids_ns:
             return False

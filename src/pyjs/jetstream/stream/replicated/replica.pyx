@@ -285,7 +285,7 @@ cdef class Replica(Sink):
         return self.stopped is None
 
     def propose(self, bytes payload, Proposal proposal not None) -> bool:
-        """Propose a payload; if this replica is not the leader, or followers would refuse it, drop `proposal`."""
+        """Propose a payload. Return False and drop `proposal` if this is no leader, or followers would refuse it."""
         proposal.size = len(payload)
         self.in_flight += proposal.size
         if is_operation(payload):
@@ -395,7 +395,7 @@ cdef class Replica(Sink):
             self.removals = removals + self.removals    # try again with the next commit
 
     def propose_firing(self, list due) -> bool:
-        """Propose to fire schedules, as (sequence, due time); a lost message may have replaced one of them."""
+        """Propose to fire the schedules `due`, as (sequence, due time). False: refused, or messages were lost."""
         if self.gaps is not None:
             return False
         body = b"".join(seq.to_bytes(8, "little") + at_ns.to_bytes(8, "little", signed=True) for seq, at_ns in due)
