@@ -38,7 +38,10 @@ class Offline(NamedTuple):
 
 
 class NewerConsumer(PyjsError):
-    """Raised if a stored consumer needs a higher API level, or a newer version wrote its files; "": the list of consumers."""
+    """Raised if a stored consumer needs a higher API level, or a newer version wrote its files.
+
+    The name "" stands for the list of consumers.
+    """
 
     def __init__(self, name: str, reason: str) -> None:
         super().__init__(f"consumer {name!r}: {reason}")
