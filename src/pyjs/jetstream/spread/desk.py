@@ -4,9 +4,9 @@
 - The first worker answers requests about unknown streams and about all streams of an account. A request that creates,
   changes or deletes a stream waits until the previous one of its account is done. Then the first worker answers it,
   or passes it on to the worker that has the stream or gets it.
-- While such a request is being carried out, it depends on timing which worker has the stream. On another request about
-  the stream, the first worker at once asks the others whether one of them has answered it. From then on, none of them
-  will: the first worker answers the request, or passes it on when the change is complete.
+- While such a request is being carried out, it depends on timing which worker has the stream. On another request
+  about the stream, the first worker at once asks the others whether one of them has answered it. From then on, none
+  of them will: the first worker answers the request, or passes it on when the change is complete.
 - The same applies to requests about an unknown stream, and about one that was created less than RECENT_NS ago. Each
   worker gets requests, and the orders of the first worker, on different connections: a request may reach a worker
   after the stream has come or gone, although it reached another worker before that.

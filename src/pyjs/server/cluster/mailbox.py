@@ -4,8 +4,8 @@ A mailbox holds only messages to inboxes. A held message is forwarded once to ea
 now, and reaches no other subscription there (cluster.forwarded), nor any on this server: neither mailboxes of other
 clients, nor subscribers that have already received it. If the other server had the subscription before the message
 was published, its client gets the message twice, but clients ignore the second answer to a request. Other messages
-are lost meanwhile, as always in core NATS. A consumer's messages, which have the subjects of the stream, are lost too,
-and are delivered again.
+are lost meanwhile, as always in core NATS. A consumer's messages, which have the subjects of the stream, are lost
+too, and are delivered again.
 """
 
 from __future__ import annotations
