@@ -47,7 +47,12 @@ def edit(server: Workers, text: str) -> None:
 
 def made(server: Workers) -> int:
     """Return the number of directories of new streams in the stores of all workers."""
-    return sum(1 for _ in (server.directory / "store").rglob("$G/streams/N*"))
+    found = os.walk(
+        server.directory / "store"
+    )  # in contrast to rglob, passes over directories that are renamed meanwhile
+    return sum(
+        name.startswith("N") for place, names, _ in found if place.endswith("$G/streams") for name in names
+    )
 
 
 def plan(server: Workers) -> tuple[int, list[str]]:

@@ -13,7 +13,7 @@ block began.
 The check does not cover size fields, so each is compared with the record's size. A reader holds at most one
 unfinished record of up to RECORD_MAX bytes.
 
-Compiled: a restore reads every record (benchmarks/archives.py).
+Compiled, because a restore reads every record (measured by benchmarks/archives.py).
 Source: nats-server's source, server/filestore.go of 2.2 to 2.15; tests/unit/jetstream/transfer/test_old_reading.py.
 """
 from cpython.bytearray cimport PyByteArray_AS_STRING

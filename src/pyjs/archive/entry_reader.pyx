@@ -2,7 +2,7 @@
 
 The reader checks every size against its limit before it waits for that many bytes.
 
-Compiled: a restore reads every message here (benchmarks/archives.py).
+Compiled, because a restore reads every message here (measured by benchmarks/archives.py).
 """
 from cpython.bytearray cimport PyByteArray_AS_STRING
 from libc.stdint cimport int64_t, uint8_t, uint64_t

@@ -3,7 +3,7 @@
 Four lanes of 64 bits, into which packets of 32 bytes are mixed. Numbers are little-endian. Bytes can be added in
 pieces of any size.
 
-Compiled: the hash of every message of a block is computed (benchmarks/archives.py).
+Compiled, because the hash of every message of a block is computed (measured by benchmarks/archives.py).
 Source: google/highwayhash, the portable description; test vectors from files that nats-server wrote.
 """
 from libc.string cimport memcpy, memset

@@ -6,7 +6,7 @@ offset 0). Every read and every copy is checked against both buffers. cramjam co
 valid S2 but need three bytes for every 64 bytes of a long match. This module converts such a series of copies to one
 copy and one repeat.
 
-Compiled: backup and restore read every byte of an archive here (benchmarks/archives.py).
+Compiled, because backup and restore read every byte of an archive here (measured by benchmarks/archives.py).
 Source: google/snappy format_description.txt; the S2 extension as documented by klauspost/compress/s2.
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize

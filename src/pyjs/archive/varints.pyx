@@ -2,7 +2,8 @@
 
 Signed numbers alternate around zero (0, -1, 1, -2, ...). No read passes the end of the bytes.
 
-Compiled: the index of a stream has five numbers for each of its subjects (benchmarks/archives.py).
+Compiled, because the index of a stream has five numbers for each of its subjects (measured by
+benchmarks/archives.py).
 Source: encoding/binary of Go, Uvarint and Varint.
 """
 from libc.stdint cimport int64_t, uint8_t, uint64_t

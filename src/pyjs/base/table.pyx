@@ -3,7 +3,7 @@
 Open addressing with linear probing, at most 3/4 full. Keys are copied; values are borrowed pointers, which the
 caller must keep alive. Knows nothing of its values. Clients choose keys, so the slot of a key depends on two secrets
 of the process; otherwise a client could send colliding keys, which would make each lookup a linear search.
-Compiled: every message looks up its route here (benchmarks/: core publish, 1-1).
+Compiled, because every message looks up its route here (measured in benchmarks/: core publish, 1-1).
 """
 from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc

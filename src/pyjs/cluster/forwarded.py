@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pyjs.core.account import Account
     from pyjs.subjects.sublist import Subscription
 
+DELIMITERS = b" \t\r\n"
 _LENGTHS = Struct("<5I")
 
 
@@ -58,7 +59,8 @@ def decode(data: bytes) -> Forwarded:
     if at > len(data):
         raise ValueError(f"a forwarded message of {len(data)} bytes that claims {at}")
     account, key, subject, reply, headers = parts
-    if not all(map(is_valid_subject, (key, subject, reply or b"_"))):
+    # PUB accepts subjects such as `a..b`; only those that would break the protocol are refused here
+    if not (is_valid_subject(key) and subject) or any(byte in DELIMITERS for byte in subject + reply):
         raise ValueError("a forwarded message with an invalid subject")
     return Forwarded(account.decode("utf-8", "replace"), key, subject, reply, headers, data[at:])
 

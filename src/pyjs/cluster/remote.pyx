@@ -1,6 +1,6 @@
 """One account at another server: the receiver for all subscriptions that the account has there.
 
-Compiled: runs for every message to another server (benchmarks/: 1-1 over a route).
+Compiled, because it runs for every message to another server (measured in benchmarks/: 1-1 over a route).
 """
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint32_t

@@ -104,7 +104,7 @@ class Replication:
             self._consensus.node_heard(node)
 
     def closed(self, route: Route) -> None:
-        """Handle the end of a connection; the node at its other end counts as silent."""
+        """Handle the end of a connection; its node is silent unless a newer connection has replaced this one."""
         if route.info is None:
             return
         node = number_of(route.info.server_name)

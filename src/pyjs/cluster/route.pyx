@@ -6,7 +6,7 @@ subscriptions match there: `Msg.told` has one bit for each route. For a queue gr
 frame names the group. A message from a route is delivered only to subscriptions at this server, since every server
 has a route to every other server. The output is in writer.pyx. Long because it reads and checks every kind of frame.
 
-Compiled: runs for every message between servers (benchmarks/: 1-1 over a route).
+Compiled, because it runs for every message between servers (measured in benchmarks/: 1-1 over a route).
 """
 from cpython.bytearray cimport PyByteArray_AS_STRING
 from libc.stdint cimport int64_t, uint32_t, uint64_t

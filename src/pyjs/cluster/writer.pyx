@@ -9,7 +9,7 @@ messages does not change: after a large message, all messages of the publisher u
 side has handled them, and FRAME_AFTER makes the reader of that connection wait for earlier frames of the route.
 Publishers are distinguished by a few bits of their address; publishers with equal bits change connections together.
 
-Compiled: runs for every message to another server (benchmarks/: 1-1 over a route).
+Compiled, because it runs for every message to another server (measured in benchmarks/: 1-1 over a route).
 """
 from libc.stdint cimport uint32_t, uint64_t
 from libc.string cimport memcpy

@@ -143,7 +143,10 @@ def of_part(group: int, index: int, offset: int, data: bytes) -> list[bytes]:
 
 
 def of_outcome(group: int, index: int, *, done: bool) -> list[bytes]:
-    """Return a batch that ends a snapshot transfer: durable here if `done`, otherwise no longer offered."""
+    """Return a batch that ends a snapshot transfer.
+
+    `done`: the receiver has synced the state; otherwise the sender has dropped it.
+    """
     kind = Kind.DONE if done else Kind.GONE
     return [_HEADER.pack(VERSION, kind, 0, 0), _NAME.pack(group, index)]
 

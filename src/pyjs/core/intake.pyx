@@ -2,7 +2,7 @@
 
 Knows nothing of operations and turns: the session parses, and queues itself for turns; Intake pauses and
 resumes the transport.
-Compiled: runs for every read (benchmarks/: request/reply, core publish).
+Compiled, because it runs for every read (measured in benchmarks/: request/reply, core publish).
 """
 from collections import deque
 

@@ -5,7 +5,8 @@ only the number limits the work. An item is never interrupted, so each must be s
 per turn.
 
 Knows nothing of the work itself. A failed item is reported, and the next one runs.
-Compiled: a client that waits for each answer pays for a whole turn (benchmarks/: reqrep, jssync-1).
+Compiled, because a client that waits for each answer pays for a whole turn (measured in benchmarks/: reqrep,
+jssync-1).
 """
 from libc.stdint cimport int64_t, uint64_t
 

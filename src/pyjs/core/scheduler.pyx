@@ -15,7 +15,8 @@ within the sum of the shares.
 Failed work is reported and does not affect other work; its owner is added to `Turn.faulted`, for repair.
 
 Knows nothing of streams, consumers and sessions.
-Compiled: a client that waits for each answer pays for a whole turn (benchmarks/: reqrep, jssync-1).
+Compiled, because a client that waits for each answer pays for a whole turn (measured in benchmarks/: reqrep,
+jssync-1).
 """
 
 from libc.stdint cimport int64_t, uint64_t

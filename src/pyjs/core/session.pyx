@@ -6,7 +6,8 @@ is sent when the node's turn calls `flush_output`, after the stores have committ
 or removes a subscription: the turn does that later if a subscription is at its UNSUB max or a buffer is full.
 
 Behaviour, texts and their order follow nats-server 2.15: tests/conformance/scenarios/{core,auth}.
-Compiled: benchmarks/, core publish, 1-1, 1-10. Long because the verbs of one connection share its state.
+Compiled, because it runs for every message (measured in benchmarks/, core publish, 1-1, 1-10. Long because the verbs
+of one connection share its state).
 """
 from cpython.bytearray cimport PyByteArray_AS_STRING
 from cpython.object cimport PyObject

@@ -221,7 +221,7 @@ class _AccountReader:
             return
         body = {"stream_name": stream, "config": {**given, "name": name, "durable_name": name}}
         try:
-            config = read_create(orjson.dumps(body), strict=True).config
+            config = read_create(_json(body), strict=True).config
             declared = self._assets.streams.get(stream)
             # nothing is known of a stream that the file does not declare
             of = ANY_STREAM if declared is None else declared.config
@@ -294,7 +294,14 @@ def _entries_of(entries: ConfigMap) -> Iterator[tuple[str, Entry]]:
 
 
 def _stream(name: str, given: dict[str, Any]) -> StreamConfig:
-    return read_stream(orjson.dumps({**given, "name": name}), strict=True).config
+    return read_stream(_json({**given, "name": name}), strict=True).config
+
+
+def _json(fields: dict[str, Any]) -> bytes:
+    try:
+        return orjson.dumps(fields)
+    except TypeError:  # the other values have been checked
+        raise errcodes.invalid_config("the name is not valid UTF-8") from None
 
 
 def _key_value(name: str, given: dict[str, Any]) -> StreamConfig:

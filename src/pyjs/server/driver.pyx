@@ -6,7 +6,8 @@ pass through the loop. To notice when this changes, every SAMPLE-th such read wa
 second read arrives before the end, all reads wait for a while.
 
 The node's next deadline sets the only timer. Knows nothing of sockets or of the work of a turn.
-Compiled: a client that waits for each answer pays for a whole turn (benchmarks/: reqrep, jssync-1).
+Compiled, because a client that waits for each answer pays for a whole turn (measured in benchmarks/: reqrep,
+jssync-1).
 """
 from libc.stdint cimport int64_t
 

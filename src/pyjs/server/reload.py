@@ -118,7 +118,7 @@ def _keys(proxies: object) -> list[object]:
 
 
 def _changed_keys(change: Change) -> str:
-    """Return the removed and added keys, as text."""
+    """Return a text that lists the removed and added keys, or says that only their order has changed."""
     before, after = _keys(change.old), _keys(change.new)
     gone = [f'"{key}"' for key in before if key not in after]
     added = [f'"{key}"' for key in after if key not in before]

@@ -14,7 +14,7 @@ faster method.
 
 Works on any asyncio loop. Benchmark: reqrep, jssync-1 and direct-1 of benchmarks/run.py, and pull-none, where
 spins fail.
-Compiled: a client that waits for each answer pays for the checks and turns.
+Compiled, because a client that waits for each answer pays for the checks and turns.
 """
 
 from libc.stdint cimport int64_t

@@ -3,7 +3,7 @@
 Each message is one allocation of subject | headers | payload; a segment has the entries, and pointers to the
 messages. Removing a message frees its memory; a segment without live messages is freed with its entries.
 
-Compiled: runs for every publish into a memory stream (benchmarks/: JetStream rows).
+Compiled, because it runs for every publish into a memory stream (measured in benchmarks/: JetStream rows).
 """
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc

@@ -6,7 +6,7 @@ the same state.
 
 Invariant: first_seq <= last_seq + 1.
 
-Compiled: runs for every published message (benchmarks/: JetStream rows).
+Compiled, because it runs for every published message (measured in benchmarks/: JetStream rows).
 Source: state and purge rules of nats-server, compared in tests/conformance.
 """
 from cpython.bytes cimport PyBytes_FromStringAndSize

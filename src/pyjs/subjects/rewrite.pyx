@@ -3,7 +3,7 @@
 This module composes destinations of literal and copied tokens. SubjectTransform computes destinations with mapping
 functions (partition, split, ...), and caches the results for the last few thousand subjects.
 
-Compiled: runs for each publish across an import (benchmarks/).
+Compiled, because it runs for each publish across an import (benchmarks/).
 """
 from libc.stdint cimport uint32_t
 from libc.stdlib cimport calloc, free, malloc

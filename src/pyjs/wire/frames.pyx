@@ -8,7 +8,7 @@ The parts of a compressed message are collected up to a limit. The reader neithe
     frame:  FIN RSV1 RSV2 RSV3 opcode(4) | MASK length(7) | [length(16 or 64)] | [key(32)] | payload
 
 Error texts and the order of the checks follow nats-server 2.15: tests/conformance/test_websocket.py.
-Compiled: a Python library takes 8 us per frame (docs/dependencies.md); benchmarks/websocket.py.
+Compiled, because a Python library takes 8 us per frame (docs/dependencies.md); benchmarks/websocket.py.
 """
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_Resize
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize

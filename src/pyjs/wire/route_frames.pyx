@@ -3,7 +3,7 @@
 A frame that is completely inside a read is not copied. The beginning of an incomplete frame is stored, and completed
 by the following reads. The size of a body is checked before memory is allocated for the body.
 
-Compiled: runs for every message between servers (benchmarks/: 1-1 over a route).
+Compiled, because it runs for every message between servers (measured in benchmarks/: 1-1 over a route).
 """
 from libc.stdint cimport uint32_t
 from libc.stdlib cimport free, realloc

@@ -362,7 +362,7 @@ def test_the_requests_end_when_the_node_that_closed_its_group_leads_it_again() -
     bad.consensus.close(GROUP)
     hosts.net.forget(bad.number)  # the first request is lost
     bad.consensus._successions.open[GROUP].at_ns += 60 * NS_PER_S  # and the next ones
-    bad.open(GROUP, Conf())
+    bad._open(GROUP, Conf())
     while not bad.leads(GROUP):  # the voters vote only when they have not heard from a leader for a while
         with suppress(Refused):
             bad.consensus.campaign(GROUP)

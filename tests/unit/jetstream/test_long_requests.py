@@ -351,7 +351,7 @@ def test_the_consumers_of_a_deleted_stream_are_stopped_in_steps(js: LongFixture)
 @pytest.mark.parametrize("request_", ["CONSUMER.INFO.S.C", "CONSUMER.LIST.S"])
 def test_many_subjects_are_counted_in_several_turns_for_an_info(js: LongFixture, request_: str) -> None:
     js.add("S", subjects=["s.*"])
-    js.fill(25_000, 25_000)
+    js.fill(80_000, 80_000)  # more than one step counts
     filters = [f"s.{number}" for number in range(5)] + ["*.6", "*.*.x"]
     config = {"durable_name": "C", "ack_policy": "explicit", "filter_subjects": filters}
     js.ask(API + "CONSUMER.CREATE.S.C", {"stream_name": "S", "config": config})

@@ -74,7 +74,7 @@ def line(
 
 
 def _program() -> str:
-    """Return the path of the spark-submit in PATH."""
+    """Return the path of spark-submit: the one in PATH, or the one of the installed pyspark."""
     found = shutil.which("spark-submit")
     spec = importlib.util.find_spec("pyspark")
     if found or spec is None or spec.origin is None:

@@ -35,3 +35,4 @@ cdef class StoredGroup:
     cdef void clear(self, uint64_t first) noexcept
     cdef void cut(self, size_t at) noexcept
     cdef void forget(self, size_t count) noexcept
+    cdef void give_back(self) noexcept

@@ -13,7 +13,7 @@ from libc.stdint cimport uint64_t
 from libc.stdlib cimport free
 from libc.string cimport memmove
 
-from pyjs.base.grow cimport grow
+from pyjs.base.grow cimport grow, grow_to
 
 from pyjs.consensus.log.records import Membership
 
@@ -21,6 +21,7 @@ FILE_SHIFT = 40     # a place is (number of the file << FILE_SHIFT) + offset in 
 
 cdef enum:
     SHIFT = 40
+    KEPT_MAX = 256      # places that an empty log keeps
 
 
 cdef class StoredGroup:
@@ -138,7 +139,7 @@ cdef class StoredGroup:
 
     cdef int heal(self) except -1:
         """Mark the group as intact, because all entries after the start are present."""
-        assert self.start + 1 - self.first <= self.count
+        assert self.first <= self.start + 1 and self.start + 1 - self.first <= self.count
         self.damage, self.is_based = "", False
         self.forget(self.start + 1 - self.first)
         return 0
@@ -153,6 +154,7 @@ cdef class StoredGroup:
         for i in range(at, self.count):
             self.size -= self.places[i].size
         self.count = at
+        self.give_back()
 
     cdef void forget(self, size_t count) noexcept:
         """Drop the first `count` entries."""
@@ -162,4 +164,10 @@ cdef class StoredGroup:
         self.count -= count
         if count:
             memmove(self.places, self.places + count, self.count * sizeof(Place))
+            self.give_back()
         self.first += count
+
+    cdef void give_back(self) noexcept:
+        """Free the memory of places that compactions have emptied; without success nothing changes."""
+        if self.room > KEPT_MAX and self.count < self.room // 4:
+            grow_to(<void**> &self.places, &self.room, max(self.count * 2, <size_t> KEPT_MAX), sizeof(Place))

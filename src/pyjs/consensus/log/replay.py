@@ -471,9 +471,10 @@ def _follows(group: StoredGroup, change: Change) -> bool:
     if base is not None:
         is_whole = head.last in (base.start, group.last) or group.is_damaged
         return group.start <= base.start <= head.last and is_whole
-    if head.kind == WRITE and head.flags & ENTRY and not group.is_damaged:
+    if head.kind == WRITE and head.flags & ENTRY:
         before = group.term_at(head.last - 1)
-        return group.start < head.last <= group.last + 1 and before <= head.entry_term
+        follows = head.last <= group.last + 1 and before <= head.entry_term
+        return group.start < head.last and (follows or group.is_damaged)
     return True
 
 

@@ -3,7 +3,7 @@
 All sessions of the user share the decisions. When the table is full, it is emptied; decisions about subjects in use
 are soon added again. Knows nothing of the permission lists.
 
-Compiled: runs for every publish of a user with lists (benchmarks/: 1-1-perm, jspub-perm).
+Compiled, because it runs for every publish of a user with lists (measured in benchmarks/: 1-1-perm, jspub-perm).
 """
 from pyjs.base.table cimport table_free, table_get, table_init, table_put
 

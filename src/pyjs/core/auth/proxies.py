@@ -13,7 +13,7 @@ from pyjs.wire.nkeys import any_public_key, is_signed
 
 
 class ProxyFault(NamedTuple):
-    """The reason for refusing a login: the client's proxy is not trusted, or it has no proxy."""
+    """The reason for refusing a login: the client came through a proxy that is not trusted, or without one."""
 
     reason: str  # the close reason of the connection
     text: str  # for the log

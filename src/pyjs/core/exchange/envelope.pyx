@@ -2,7 +2,8 @@
 
 Only the server sets that header. Such a header from a client is removed, so that a service can trust it.
 
-Compiled: runs for every message across accounts (benchmarks/: request/reply across a service import).
+Compiled, because it runs for every message across accounts (measured in benchmarks/: request/reply across a service
+import).
 """
 from libc.stdint cimport uint32_t
 from libc.stdlib cimport free, malloc

@@ -2,8 +2,8 @@
 
 A text includes the client's round-trip time, so it expires after a second.
 
-Compiled: every request to a service of another account has this header (benchmarks/: request/reply across a
-service import).
+Compiled, because every request to a service of another account has this header (measured in benchmarks/:
+request/reply across a service import).
 """
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint32_t, uint64_t

@@ -2,7 +2,8 @@
 
 An entry is freed once no delivery uses it.
 
-Compiled: changed twice for each request across accounts (benchmarks/: request/reply across a service import).
+Compiled, because changed twice for each request across accounts (measured in benchmarks/: request/reply across a
+service import).
 """
 from libc.stdint cimport uint32_t
 from libc.stdlib cimport free, malloc

@@ -212,9 +212,10 @@ class DirectGet:
     def _send_each(
         self, request: Request, given: dict[str, Any], seqs: Iterator[int], pending: int, up_to: int
     ) -> Iterator[None]:
-        """Send messages until `batch` or `max_bytes` is reached, then the status that ends a batch; 0 ends a step.
+        """Send messages until `batch` or `max_bytes` is reached, then the status that ends a batch.
 
-        Messages for a request with `multi_last` always have headers, with `up_to` among them. Yields between steps.
+        A 0 in `seqs` ends a step; yields between steps. Answers to `multi_last` always have headers, one of which
+        is `up_to`.
         """
         size_left = given.get("max_bytes", 0) or REPLY_BYTES_MAX
         bare = given.get("no_hdr", False) and not up_to

@@ -1,6 +1,7 @@
 """The subjects of a consumer: for acks, pull requests and flow control.
 
-Acks have two forms of subject: a short one, and one with domain and account. Deliveries use one of them.
+Acks have two forms of subject: a short one, and one with domain and account. The reply subject of a delivery has one
+of them, as the option `ack_v2` says.
 
 Source: ADR-15; subjects probed on nats-server 2.15.1.
 """

@@ -42,6 +42,7 @@ class LetterQueue:
 
     def begin_attempt(self) -> None:
         """Let the letters that were refused be sent again."""
+        self._return_taken()
         exhausted = self._acks.exhausted
         if len(self._unsent) + len(self._refused) > 2 * len(exhausted) + STALE_STEP:
             self._unsent = self._acks.unsent = deque(seq for seq in self._unsent if seq in exhausted)
@@ -84,6 +85,7 @@ class LetterQueue:
                 self._again += 1
             else:
                 self._unsent.appendleft(seq)
+        self._taken = {}
 
     def _next_unsent(self) -> int:
         return self._unsent.popleft() if self._unsent else 0

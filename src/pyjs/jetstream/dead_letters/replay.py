@@ -185,7 +185,7 @@ class Replay:
         return False
 
     def _sync(self, names: set[str]) -> Generator[Step, None, None]:
-        """Sync the streams of this server in which messages were stored."""
+        """Sync those of the named streams that no publish and no group syncs."""
         for name in names:
             stream = self._js.streams.get(name)
             if stream is not None and not stream.sync_always and stream.replica is None:

@@ -140,9 +140,13 @@ class LetterSender:
 
     def _try_again(self) -> None:
         self._timer = None
+        if not self._is_current():  # `acks.unsent` belongs to the queue of another sender
+            return
         self._blocked = False
+        if self._sends:  # its end makes another attempt later
+            return
         self.queue.begin_attempt()
-        if self._is_current() and self._consumer.acks.exhausted:
+        if self._consumer.acks.exhausted:
             self._consumer.resume()  # its state may not be written yet
             self._begin()
 
@@ -215,7 +219,9 @@ class LetterSender:
         return stored
 
     def _load(self, seqs: list[int]) -> tuple[dict[int, StoredMessage], list[int]]:
-        """Return the messages of some letters, and the sequences of messages that are no longer in the stream."""
+        """Return the messages at `seqs`, up to BATCH_SIZE bytes, and the sequences whose messages are gone.
+
+        Unreadable messages are refused as letters."""
         messages: dict[int, StoredMessage] = {}
         gone: list[int] = []
         size = 0

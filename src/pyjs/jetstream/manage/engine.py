@@ -51,7 +51,7 @@ def consumer_gate(stream: str, consumer: str = "") -> str:
 
 @dataclass(eq=False, repr=False, slots=True)
 class Shared:
-    """The parts that all accounts of a server share: seams, options, totals."""
+    """The parts and totals that all accounts of a server share."""
 
     options: JetStreamOptions
     max_payload: int  # bytes; used as the limit for sizes that have no other

@@ -129,7 +129,7 @@ class LinkState:
         return self.asked
 
     def own(self, subscription: Subscription) -> None:
-        """Store a subscription, which ends together with the current state."""
+        """Store the subscription of the expected answer; the next change of state ends it."""
         self._expected.subscription = subscription
 
     def call_after(self, ns: int, call: Callable[[], None]) -> None:

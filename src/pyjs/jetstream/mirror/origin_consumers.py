@@ -98,21 +98,34 @@ def delete_former(
 
     Does nothing if there are none. They existed because the origin was in another worker before this start.
     """
+    former = _FormerConsumers(js, source, prefix, origin, then)
+    if former.exist():
+        former.delete()
 
-    def check() -> None:
-        if origin.closed:
+
+class _FormerConsumers:
+    """The consumers with which another worker read an origin that is on this server now."""
+
+    def __init__(
+        self, js: JetStream, source: StreamSource, prefix: str, origin: Stream, then: Callable[[], None]
+    ) -> None:
+        self._js = js
+        self._source = source
+        self._prefix = prefix
+        self._origin = origin
+        self._then = then  # called when they are deleted
+
+    def exist(self) -> bool:
+        return any(name.startswith(self._prefix) for name in self._origin.consumers)
+
+    def delete(self) -> None:
+        OriginConsumers(self._js, self._source, self._prefix).delete_all()
+        self._js.shared.timers.at(self._js.shared.clock.now_ns() + CHECK_NS, self._check)
+
+    def _check(self) -> None:
+        if self._origin.closed:
             return
-        if has_former():
-            ask()
+        if self.exist():
+            self.delete()
         else:
-            then()
-
-    def has_former() -> bool:
-        return any(name.startswith(prefix) for name in origin.consumers)
-
-    def ask() -> None:
-        OriginConsumers(js, source, prefix).delete_all()
-        js.shared.timers.at(js.shared.clock.now_ns() + CHECK_NS, check)
-
-    if has_former():
-        ask()
+            self._then()

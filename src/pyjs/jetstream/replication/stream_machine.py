@@ -594,7 +594,7 @@ class StreamMachine:
             streams.reconfigured(self.js, self.stream, old, leads=self.leads)
 
     def _settle_config(self) -> None:
-        """Propose the configuration of the metadata, before any message, if the stream has another one.
+        """Before any message, propose the stream's configuration in the metadata if the stream does not have it yet.
 
         The first entry of every stream is its configuration, since replicas may have been opened with a later one.
         After a power failure it is proposed again: an entry shows the others whether their stores agree with the log.

@@ -1,8 +1,8 @@
 """The replicated streams of a node, of all accounts.
 
-The metadata of the cluster assigns them to this node. The keeper calls `open_steps`, `change_steps` and `drop_steps`,
-one at a time for each stream, with exclusive access to it. Until then a stored replica is in `JetStream.parked`; it
-belongs to the assigned stream if both have the same creation time.
+The metadata of the cluster assigns these streams to this node. The keeper calls `open_steps`, `change_steps` and
+`drop_steps`, one at a time for each stream, with exclusive access to the stream. A replica found at the start is in
+`JetStream.parked` until it is opened; it belongs to the assigned stream if both have the same creation time.
 
 A replica that fails, for example on a full disk, transfers its leadership, and is reopened from its files later.
 

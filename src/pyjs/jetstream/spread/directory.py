@@ -86,7 +86,7 @@ class Directory:
             _tie(js, each, 1)
 
     def account_closed(self, js: JetStream) -> None:
-        """Release the reservations for other workers' streams in an account whose JetStream ends."""
+        """Release the reservations for other workers' streams in an account that loses JetStream."""
         for each in self.streams(js.account.name).values():
             _tie(js, each, -1)
 

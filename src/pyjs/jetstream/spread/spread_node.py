@@ -165,7 +165,7 @@ class SpreadNode:
         yield from self.waiters.until(lambda: self.is_complete, COMPLETE_NS)
 
     def emptied_steps(self, account: str) -> Generator[Step, None, bool]:
-        """Wait until no worker has streams of an account that is being emptied; return whether this worker answers.
+        """On the first worker, wait until no worker has streams of an account; return whether this is that worker.
 
         Raises:
             ApiError: another worker still has some.

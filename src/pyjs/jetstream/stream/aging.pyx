@@ -10,7 +10,8 @@ them: it takes the entries of the old heap from its end, step by step, and adds 
 
 Invariant: heap and old heap together have every live entry. len <= 2 * live + STALE_MIN after a sweep.
 
-Compiled: runs for every message that expires, twice for one with a TTL (benchmarks/hostile.py: expiry, ttl-together).
+Compiled, because it runs for every message that expires, twice for one with a TTL (measured by benchmarks/hostile.py:
+expiry, ttl-together).
 Source: nats.docs "Streams" (MaxAge), ADR-43.
 """
 from libc.stdint cimport int64_t, uint64_t

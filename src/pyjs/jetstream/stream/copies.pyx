@@ -4,7 +4,7 @@ A stream with a mirror or sources and one replica stores a copy at once. With se
 the copy, and each replica stores it when the entry is applied. The leader checks the limits before it proposes. A
 replica must not refuse the copy because of the stream's state: the leader could not copy it again in the right order.
 
-Compiled: runs for every copied message (benchmarks/: JetStream mirror).
+Compiled, because it runs for every copied message (measured in benchmarks/: JetStream mirror).
 """
 from libc.stdint cimport uint32_t
 from libc.string cimport memset

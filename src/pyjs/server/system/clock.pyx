@@ -5,7 +5,8 @@ that it equals the wall time when the server starts. The difference between the 
 wall clock is set. To measure it, the wall clock is read between two reads of the monotonic clock: if these are far
 apart, the thread was interrupted in between, and the previous skew is used.
 
-Compiled: each read of a connection and each turn ask for the time several times (benchmarks/: reqrep, r3-sync-1).
+Compiled, because each read of a connection and each turn ask for the time several times (measured in benchmarks/:
+reqrep, r3-sync-1).
 """
 from libc.stdint cimport int64_t
 from posix.time cimport CLOCK_MONOTONIC, CLOCK_REALTIME, clock_gettime, timespec

@@ -80,9 +80,8 @@ class Reloads(Generic[Found]):
         try:
             _answer(asked, STOPPING if self._stopped else self._apply(found))
         except Exception as error:
-            if asked is None or asked.done():
-                raise
-            asked.set_exception(error)
+            self._loop.call_exception_handler({"message": "Exception in a reload", "exception": error})
+            _answer(asked, f"a fault of the server: {error!r}")
         finally:
             waiting, self._next = self._next, None
             if waiting is not None:

@@ -262,6 +262,8 @@ class Supervisor:
         """Read the configuration again, in this process and then in all workers."""
         if before is not None:
             await before
+        if self._stopping:
+            return
         old = self.options
         try:
             new, changed, _ = await asyncio.to_thread(read_with_declared, old)
@@ -270,6 +272,9 @@ class Supervisor:
             log = configured_logger(new) if names.intersection(LOG_OPTIONS) else None
         except (ReloadRefused, ConfigError, TlsFailed, OSError) as error:
             self.log.error(f"Failed to reload server configuration: {error}")
+            return
+        except Exception as error:  # the next reload must work
+            self.log.error(f"Failed to reload server configuration, by a fault of the server: {error!r}")
             return
         self.options, self._tls.settings = new, tls
         if log is not None:

@@ -7,7 +7,7 @@ messages, so it replaces the old file only after their removals are durable. A r
 replaces the old one at once. If the segment has changed since the job began, the new file is discarded.
 
 Knows nothing of records: store/segment/rewrite and store/format/recast write the files.
-Compiled: every removed message may queue a segment (benchmarks/, JetStream rows with limits).
+Compiled, because every removed message may queue a segment (measured in benchmarks/, JetStream rows with limits).
 """
 from pyjs.store.file.condition cimport STORE_CLOSED
 from pyjs.store.index.sequences cimport index_place, segment_free

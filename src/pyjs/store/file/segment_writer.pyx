@@ -10,7 +10,7 @@ Invariants: written <= allocated; `chain` is the checksum of the last record, st
 A failed write drops the staged messages (their sequences are not used again), and later appends are refused.
 Knows nothing of readers, syncs and the reasons for removals; store/file/store owns this object.
 
-Compiled: benchmarks/, JetStream async publish.
+Compiled, because it runs for every message (measured in benchmarks/, JetStream async publish).
 Long because staging and sealing change the same state.
 """
 import errno

@@ -3,7 +3,7 @@
 It also overwrites messages whose erasure was interrupted, drops removed messages, counts and reports damage, and
 opens the last segment for appends if it may grow.
 
-Compiled: it drops millions of messages (benchmarks/store_start.py).
+Compiled, because it drops millions of messages (measured by benchmarks/store_start.py).
 """
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc

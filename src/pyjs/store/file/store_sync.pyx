@@ -109,12 +109,12 @@ cdef class RetiredFiles:
         self.undated = True
 
     cdef void date(self) noexcept:
-        """Note for the files retired since the last commit that they may be removed when this commit is durable."""
+        """Let the files that were retired since the last commit be removed when this commit is durable."""
         self.undated = False
         self.paths = [(mark or self.syncs.written_mark, path) for mark, path in self.paths]
 
     cdef bint is_due(self):
-        """Return whether a file may be removed because the commit after its retirement is durable."""
+        """Return whether a removal can begin: none runs, and the commit after a file's retirement is durable."""
         return self.removing is None and bool(self.paths) and 0 < self.paths[0][0] <= self.syncs.synced_mark
 
     def begin_removal(self):

@@ -15,7 +15,7 @@ millisecond with the sequence at which the next step begins (store/searches.py).
 Invariants: first_seq <= last_seq + 1; msgs is the number of live entries of all segments, and the sum of the counts
 of all subjects.
 
-Compiled: consumers search the next match for every message (benchmarks/: pull 500, KV, scaling).
+Compiled, because consumers search the next match for every message (measured in benchmarks/: pull 500, KV, scaling).
 Long because it has every count and every search of both kinds of store.
 """
 from libc.stdlib cimport free, malloc, qsort
@@ -379,8 +379,10 @@ cdef class Catalogue:
                 return self.next_ahead(seq, f)
             f.no_ahead_before = seq + AHEAD_GAP
         seq = index_next_live(&self.index, seq)
+        if seq == 0:
+            return 0
         found = self.scan(seq, seq + STEP_MAX, f)
-        if found == 0 and seq and self.last_seq - seq >= STEP_MAX:
+        if found == 0 and self.last_seq - seq >= STEP_MAX:
             rest[0] = seq + STEP_MAX
         return found
 
@@ -626,8 +628,8 @@ cdef class Catalogue:
                              uint64_t begin=0) noexcept nogil:
         """Return the subject's last live sequence <= up_to, or 0 if there is none.
 
-        Messages above `up_to` are subtracted from `hops` (NULL: no limit). When none is left, return the sequence
-        reached, which is above `up_to`; a call with it as `begin` continues.
+        Each message above `up_to` that is passed takes one of `hops` (NULL: no limit). At 0 hops the search stops and
+        returns the sequence reached, which is above `up_to`; a call with it as `begin` continues.
         """
         cdef uint64_t seq
         cdef uint32_t step

@@ -9,10 +9,13 @@ cdef class DropLog:
     """A log of the messages dropped while `tracked`: entries (sequence u64, length u32, subject) without gaps."""
     cdef public bint tracked            # drops are logged, and a reader must empty the log
     cdef char* data
-    cdef size_t size                    # bytes in the log; its reader sets this to 0
+    cdef size_t size                    # bytes in the log
+    cdef size_t at                      # offset of the entry that its reader is passing on
+    cdef uint64_t told                  # bytes of all entries that have left the log
     cdef size_t room
 
     cdef void add(self, uint64_t seq, const char* subject, uint32_t n) noexcept nogil
+    cdef void empty(self) noexcept nogil
 
 cdef class Remains:
     """Tables that a store no longer uses, until their memory is freed."""

@@ -32,6 +32,11 @@ cdef class DropLog:
         memcpy(p + 12, subject, n)
         self.size += 12 + n
 
+    cdef void empty(self) noexcept nogil:
+        """Remove all entries, which the reader has passed on."""
+        self.told += self.size
+        self.size = self.at = 0
+
     def take(self) -> list:
         """Return (sequence, subject) of every message dropped since the last call. For tests."""
         cdef size_t at = 0
@@ -43,7 +48,7 @@ cdef class DropLog:
             memcpy(&n, self.data + at + 8, 4)
             drops.append((seq, PyBytes_FromStringAndSize(self.data + at + 12, n)))
             at += 12 + n
-        self.size = 0
+        self.empty()
         return drops
 
 

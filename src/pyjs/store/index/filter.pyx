@@ -3,7 +3,7 @@
 A filter uses a bounded amount of memory, however many subjects there are, since each of ten thousand consumers may
 have one. Knows nothing of the position of messages; catalogue.pyx does the searches.
 
-Compiled: a search asks the filter about each message (benchmarks/: pull 500).
+Compiled, because a search asks the filter about each message (measured in benchmarks/: pull 500).
 """
 from cpython.bytes cimport PyBytes_AS_STRING
 from libc.stdlib cimport calloc, free, malloc

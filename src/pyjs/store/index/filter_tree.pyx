@@ -3,7 +3,7 @@
 A match visits each node of the tree at most once, usually one or two for each token of the subject, however many
 filters there are. The tree borrows the texts of the filters, and uses about 60 bytes for each of their tokens.
 
-Compiled: each of a million subjects may be asked about (benchmarks/hostile.py filter-updates).
+Compiled, because each of a million subjects may be asked about (measured by benchmarks/hostile.py filter-updates).
 """
 from libc.stdint cimport uint32_t
 from libc.stdlib cimport free, malloc

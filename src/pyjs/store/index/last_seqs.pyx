@@ -4,7 +4,8 @@ Both count only messages that were stored when the search began. A count may inc
 it runs; `Count.is_exact` is then False. A search uses eight bytes per subject, and sixteen while it sorts, so callers
 should limit the number of simultaneous searches of a large store.
 
-Compiled: a stream may have millions of subjects (benchmarks/hostile.py last-per-subject, filter-updates).
+Compiled, because a stream may have millions of subjects (measured by benchmarks/hostile.py last-per-subject,
+filter-updates).
 """
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport uint32_t, uint64_t

@@ -7,7 +7,7 @@ Invariants: a segment covers the sequences base .. base + n - 1 without gaps (a 
 message is a dead entry); segments are in ascending order and do not overlap, but there may be gaps between
 them; live <= n.
 
-Compiled: runs for every append, load and search of a consumer (benchmarks/: JetStream rows).
+Compiled, because it runs for every append, load and search of a consumer (measured in benchmarks/: JetStream rows).
 """
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcmp, memcpy, memmove, memset

@@ -3,7 +3,7 @@
 Knows nothing of messages except the sequences in the table. The first search that needs the trie builds it in steps;
 later searches use it again. If there are few subjects, a search compares each of them instead.
 
-Compiled: runs for every append, to look up the subject (benchmarks/: jspub-150k).
+Compiled, because it runs for every append, to look up the subject (measured in benchmarks/: jspub-150k).
 """
 from libc.stdint cimport uint8_t, uint32_t
 from libc.stdlib cimport calloc, free

@@ -6,7 +6,7 @@ token that several subjects share. If only one subject continues after a token, 
 bytes, and its tokens are read from the subject. Knows nothing of messages.
 
 No function is recursive, since clients determine the depth of the trie.
-Compiled: a search visits a branch per token of each subject (benchmarks/: scaling, subjects).
+Compiled, because a search visits a branch per token of each subject (measured in benchmarks/: scaling, subjects).
 """
 from libc.stdint cimport uintptr_t
 from libc.stdlib cimport calloc, free, malloc

@@ -4,7 +4,7 @@ Each pattern is looked up in the trie of subjects, with a bounded number of look
 broad: `look` compares every subject with it, some in each call. The walk stores each subject's id and generation (new
 when an id is reused), so a subject that loses its last message meanwhile is left out. Knows nothing of its callers.
 
-Compiled: a stream may have millions of subjects (benchmarks/: scaling, subjects).
+Compiled, because a stream may have millions of subjects (measured in benchmarks/: scaling, subjects).
 """
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdlib cimport calloc, free, malloc

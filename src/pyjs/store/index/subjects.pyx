@@ -10,7 +10,7 @@ chunks one after another; 31 bits address a block. A chunk without live blocks i
 begins, the live blocks of all chunks that are less than a quarter full move to it; so blocks move only when a
 subject is added.
 
-Compiled: runs for every append, to look up the subject (benchmarks/: jspub-150k).
+Compiled, because it runs for every append, to look up the subject (measured in benchmarks/: jspub-150k).
 """
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy, memset

@@ -14,7 +14,8 @@ In an encrypted stream, the whole index follows an outer header, encrypted; it i
 
 Knows nothing of stores. The thread that syncs a sealed segment writes its index file; a stopping server writes
 missing ones.
-Compiled: a server that starts after a clean stop copies and checks each entry (benchmarks/store_start.py).
+Compiled, because a server that starts after a clean stop copies and checks each entry (measured by
+benchmarks/store_start.py).
 """
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize

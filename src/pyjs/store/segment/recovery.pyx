@@ -9,7 +9,7 @@ Index files also reveal losses: the messages of a missing segment, or of a segme
 
 `steps` yields the segments, which the store adopts; after the last one, the Recovery has the losses, the removals and
 the next sequence. Knows nothing of stores.
-Compiled: a starting server adopts millions of entries (benchmarks/store_start.py).
+Compiled, because a starting server adopts millions of entries (measured by benchmarks/store_start.py).
 """
 from pyjs.base.borrow cimport borrowed
 from pyjs.store.index.sequences cimport ENTRY_MSG

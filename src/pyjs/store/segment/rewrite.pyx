@@ -9,7 +9,8 @@ A repair gets records that replace the damaged ones (`restored`); it fails if it
 also copies removed messages, whose ids may still count, and keeps all removals.
 
 Knows nothing of stores: store/file chooses segments and replaces the files. Runs in any thread, without the GIL.
-Compiled: it copies and seals every live record (benchmarks/store_start.py reads the rewritten files).
+Compiled, because it copies and seals every live record (measured by benchmarks/store_start.py reads the rewritten
+files).
 """
 from cpython.buffer cimport PyBUF_READ
 from cpython.memoryview cimport PyMemoryView_FromMemory

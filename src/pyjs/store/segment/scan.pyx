@@ -16,7 +16,8 @@ damaged, it is corrected.
 
 Knows the format (store/format/record), but no files and no store. Works on bytes, in any thread, without the
 GIL.
-Compiled: a server that starts after a kill reads every record of the open segment (benchmarks/store_start.py).
+Compiled, because a server that starts after a kill reads every record of the open segment (measured by
+benchmarks/store_start.py).
 """
 from libc.stdint cimport int64_t, uintptr_t
 from libc.string cimport memcmp, memcpy, memset

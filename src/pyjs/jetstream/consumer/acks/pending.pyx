@@ -12,7 +12,7 @@ any order.
 Invariants: seq ascends from `oldest` to `newest`; count == 0 exactly if oldest == 0.
 
 Long because deliveries, their deadlines, and the tables that find them change the same state.
-Compiled: runs for every delivery and every ack (benchmarks/: pull with explicit acks).
+Compiled, because it runs for every delivery and every ack (measured in benchmarks/: pull with explicit acks).
 """
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, qsort
@@ -544,7 +544,8 @@ cdef class PendingAcks:
     def dump(self) -> list:
         """Return (seq, cseq, sent_at, count, where, due_at) of every entry, ascending by seq.
 
-        `where` is 1: queued for redelivery, 3: delayed until `due_at`, 4: waiting for an ack.
+        `where` is 1 if the message is queued for redelivery, 3 if it is delayed until `due_at`, 4 if it waits for an
+        ack.
         """
         return self.first(self.count)
 

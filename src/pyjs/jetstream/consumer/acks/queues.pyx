@@ -3,8 +3,8 @@
 Replies are empty messages, sent once the acks are written. The stream takes the sequences in the order of their acks,
 a limited number at a time. Knows nothing of acks or streams.
 
-Compiled: runs for every ack with a reply, and for every ack in an interest or workqueue stream (benchmarks/: pull
-with double acks, pull with explicit acks).
+Compiled, because it runs for every ack with a reply, and for every ack in an interest or workqueue stream (measured
+in benchmarks/: pull with double acks, pull with explicit acks).
 """
 from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport free

@@ -5,7 +5,7 @@ Each change is added to `changes`, which is written to the state file; recovery 
 delivered again after newer ones.
 
 Knows nothing of streams and advisories; the consumer notifies the stream and publishes the advisories.
-Compiled: runs for every delivery and every ack (benchmarks/: pull with explicit acks).
+Compiled, because it runs for every delivery and every ack (measured in benchmarks/: pull with explicit acks).
 Source: nats.docs "Consumers"; floors compared in tests/conformance.
 """
 from libc.stdint cimport int64_t, uint32_t, uint64_t

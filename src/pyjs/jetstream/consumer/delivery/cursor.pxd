@@ -29,6 +29,8 @@ cdef class DeliveryCursor:
     cdef uint64_t counted_to
     cdef readonly bint stale            # `unread` is not valid and must be counted again
     cdef bint counting                  # the last step of the count was not the last one that it needs
+    cdef uint8_t restarts               # of counts that had not ended
+    cdef uint64_t excluded, excluded_above  # see `exclude_removals`
     cdef readonly bint searching        # the last `find_some` has not found a match, and has more to search
 
     cdef bint covers(self, uint64_t seq) noexcept nogil
@@ -36,6 +38,7 @@ cdef class DeliveryCursor:
     cpdef void pass_by(self, uint64_t seq) noexcept nogil
     cpdef uint64_t find_some(self) noexcept nogil
     cdef bint is_counted(self) noexcept nogil
+    cdef void exclude_removals(self) noexcept nogil
     cpdef bint count_some(self) noexcept nogil
     cdef void count_step(self) noexcept nogil
     cpdef void woken(self, uint64_t seq) noexcept nogil

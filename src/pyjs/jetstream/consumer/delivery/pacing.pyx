@@ -3,7 +3,7 @@
 Both set the time of the next delivery (`hold_until`). Knows nothing of consumers: it sees sizes in bytes and times in
 nanoseconds.
 
-Compiled: runs for each message of a consumer with a rate (benchmarks/: push).
+Compiled, because it runs for each message of a consumer with a rate (measured in benchmarks/: push).
 Source: nats.docs "ReplayPolicy", "RateLimit".
 """
 from libc.stdint cimport int64_t

@@ -82,7 +82,7 @@ def read_pull(body: bytes) -> PullRequest:
 
 
 def _fields(body: bytes) -> dict[str, Any]:
-    """Return the fields of a request's body; for a valid body, this takes one call of the JSON library."""
+    """Return the fields of a request's body. Bodies with only plain values are decoded once."""
     try:
         fields = orjson.loads(body)
     except orjson.JSONDecodeError:

@@ -8,7 +8,7 @@ it got all its messages gets a status.
 
 Knows nothing of cursors and acks: the consumer passes the numbers that the priority policy needs.
 
-Compiled: runs for every message of a pull consumer (benchmarks/: pull 500).
+Compiled, because it runs for every message of a pull consumer (measured in benchmarks/: pull 500).
 Source: nats.docs "Pull consumers", ADR-13, ADR-42; order of checks and of service probed on nats-server 2.15.1.
 """
 from libc.stdint cimport int64_t, uint64_t

@@ -8,7 +8,7 @@ closes it, calls `finish` first or waits. Removals of acknowledged or unwanted m
 continue: until the commit after the batch, they change only the index, no file. If many publishes are held, each
 further publish does a part of the work itself.
 
-Compiled: runs for every message of a batch (benchmarks/batches.py: atomic).
+Compiled, because it runs for every message of a batch (measured by benchmarks/batches.py: atomic).
 Source: ADR-50; order of checks probed on nats-server 2.15.1 (tests/conformance/scenarios/atomic).
 """
 from libc.stdint cimport int64_t, uint32_t, uint64_t

@@ -4,7 +4,7 @@ A message that continues the batch used last, and needs only checks of its size 
 alone (`append`). Other messages take the slow path (`take`), with the checks of an atomic batch of one message. The
 replies of a batch, including errors of its messages, are sent even if the stream has `no_ack`, as on nats-server.
 
-Compiled: runs for every message of a fast batch (benchmarks/batches.py).
+Compiled, because it runs for every message of a fast batch (measured by benchmarks/batches.py).
 Source: ADR-50 "Fast-ingest Batch Publishing"; order of checks probed on nats-server 2.15.1
 (tests/conformance/scenarios/fast).
 """

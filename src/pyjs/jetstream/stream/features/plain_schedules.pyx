@@ -7,7 +7,8 @@
 
 All other forms, valid or not, are left to schedule.py; a form accepted here has the same meaning there.
 
-Compiled: each publish of a schedule is checked here, and a recovery reads all stored ones (benchmarks/expiry.py).
+Compiled, because each publish of a schedule is checked here, and a recovery reads all stored ones (measured by
+benchmarks/expiry.py).
 Source: ADR-51, see schedule.py; tests/unit/jetstream/stream/features/test_plain_schedules.py compares both.
 """
 from libc.stdint cimport int64_t, uint32_t
