@@ -37,19 +37,16 @@ cdef class DropLog:
         self.told += self.size
         self.size = self.at = 0
 
-    def take(self) -> list:
-        """Return (sequence, subject) of every message dropped since the last call. For tests."""
-        cdef size_t at = 0
+    def take(self):
+        """Yield (sequence, subject) of every entry, then empty the log. For tests."""
         cdef uint64_t seq = 0
         cdef uint32_t n = 0
-        drops = []
-        while at < self.size:
-            memcpy(&seq, self.data + at, 8)
-            memcpy(&n, self.data + at + 8, 4)
-            drops.append((seq, PyBytes_FromStringAndSize(self.data + at + 12, n)))
-            at += 12 + n
+        while self.at < self.size:
+            memcpy(&seq, self.data + self.at, 8)
+            memcpy(&n, self.data + self.at + 8, 4)
+            yield seq, PyBytes_FromStringAndSize(self.data + self.at + 12, n)
+            self.at += 12 + n
         self.empty()
-        return drops
 
 
 cdef class Remains:

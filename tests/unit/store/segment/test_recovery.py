@@ -183,7 +183,7 @@ def test_a_damaged_record_is_found_when_it_is_read_as_a_start_would_have_done(
         at_start = store.examiner.losses.msgs
         store.catalogue.drops.tracked = True
         read_all(store)
-        drops = store.catalogue.drops.take()
+        drops = list(store.catalogue.drops.take())
         state = state_of(store)
         assert state["messages"] == expected["messages"], at
         assert state["lost"][0::2] == expected["lost"][0::2], at  # type: ignore[index]
