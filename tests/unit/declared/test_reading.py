@@ -143,6 +143,15 @@ def test_half_a_character_is_refused() -> None:
     assert "the entry is invalid" in line
 
 
+@pytest.mark.parametrize(
+    "text",
+    ['streams { "S\udc80" {} }', 'consumers { "S\udc80" { c {} } }', 'consumers { S { "c\udc80" {} } }'],
+)
+def test_half_a_character_in_a_name_is_refused(text: str) -> None:
+    (line,) = problems(text)
+    assert "the name is not valid UTF-8" in line
+
+
 def test_a_variable_in_a_block_is_no_stream() -> None:
     found = declared('streams { age: "1h", S { max_age: $age } }')
     assert list(found.streams) == ["S"]

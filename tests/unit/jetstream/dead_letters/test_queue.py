@@ -109,3 +109,15 @@ def test_a_reset_of_the_consumer_forgets_them() -> None:
     acks, queue = queue_of(1, 2)
     acks.reset(1)
     assert (queue.take(2), queue.has_more()) == ([], False)
+
+
+def test_an_attempt_that_begins_while_letters_are_taken_counts_each_once() -> None:
+    acks, queue = queue_of(1, 2, 3)
+    refuse(queue, *(queue.take(3) or ()))
+    queue.begin_attempt()
+    assert queue.take(3) == [1, 2, 3]
+    queue.begin_attempt()
+    assert (queue.take(9), queue.has_more()) == ([1, 2, 3], False)
+    acks.exhausted.clear()
+    queue.begin_attempt()
+    assert (queue.take(9), queue.has_more()) == ([], False)

@@ -478,3 +478,24 @@ def answering(js: Dead, *refusals: str) -> list[int]:
 
     js.engine.account.subscribe_handler(b"$DLQ.>", answer)
     return expected
+
+
+def test_the_timer_of_a_former_sender_takes_no_letters_of_the_present_one() -> None:
+    js = Dead()
+    js.consumer(max_deliver=2, max_ack_pending=20_000)
+    js.fill(4201)
+    js.api("STREAM.DELETE.D")
+    for _ in range(21):  # more than the queue keeps when they are no longer given up
+        for message in js.pull(batch=200):
+            js.ack(message, b"+TERM")
+
+    js.edit()  # no stream for letters: all of them count as acknowledged
+    js.add("D", subjects=["$DLQ.S.>"])
+    js.edit(**{STREAM_KEY: "D"})
+    for _ in range(40):
+        js.advance(seconds=1)
+    (message,) = js.pull(batch=1)
+    js.ack(message, b"+TERM")
+    js.advance(seconds=1)
+
+    assert len(js.letters()) == 1
