@@ -11,8 +11,8 @@ older than the last `expire`, so that an idle server frees memory.
 A subject is cached when it is looked up a second time: `doors` has fingerprints of recent subjects that were not
 cached. A subject with a single publish thus takes no memory.
 
-Each list has a salt in the hash, which separates its subjects from those of other lists. A trie fills a route with the
-subscriptions it has found; of lists, this module uses only the generations.
+Each list has a salt in the hash, which separates its subjects from those of other lists. A trie fills a route with
+the subscriptions it has found; of lists, this module uses only the generations.
 
 Compiled, because it runs for every message (measured in benchmarks/: core publish, 1-1, 150,000 distinct subjects).
 """
