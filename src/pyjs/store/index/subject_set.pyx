@@ -100,7 +100,7 @@ cdef class SubjectSet:
         return False
 
     cdef int collect_soon(self, StoreFilter f, size_t most, Matches* out) noexcept nogil:
-        """Set `out` to the matching subjects; return -1 if more than about `most` match, or if that would take long."""
+        """Set `out` to the matching subjects; return -1 if about `most` or more match, or after too long."""
         out[0] = matches_up_to(most)
         out.looks_left = LOOKS
         if self.learn(f, LOOKS) and self.collect(f, out) == 0:
