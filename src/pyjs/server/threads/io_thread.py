@@ -54,11 +54,15 @@ class IoThread:
 
     def stop(self) -> None:
         """Finish the submitted jobs and end the threads; do not wait for the calls of `done`."""
+        for thread in self.leave():
+            thread.join()
+
+    def leave(self) -> list[threading.Thread]:
+        """Let the threads end after the submitted jobs, without waiting; return them."""
         threads, self._threads = self._threads, []
         for _ in threads:
             self._jobs.put(None)
-        for thread in threads:
-            thread.join()
+        return threads
 
     async def finish(self) -> None:
         """Like `stop`, without blocking the loop."""

@@ -8,7 +8,6 @@ reads the file again; all requests that wait share it.
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from pyjs.server.threads.io_thread import IoThread
@@ -62,9 +61,11 @@ class Reloads(Generic[Found]):
 
     async def close(self) -> None:
         """Wait for the end of a reading, but not for long: its file may be on a disk that does not answer."""
-        with suppress(TimeoutError):
+        try:
             async with asyncio.timeout(CLOSE_S):
                 await self._thread.finish()
+        except TimeoutError:
+            self._thread.leave()
 
     def _begin(self, asked: asyncio.Future[str]) -> None:
         self._running = asked
