@@ -153,6 +153,17 @@ def test_a_removal_that_is_told_late_is_counted_once() -> None:
     assert (before, at.cursor.num_pending()) == (2, 2)
 
 
+def test_a_removal_after_the_count_is_subtracted_when_it_is_told() -> None:
+    at = CursorFixture("aaa")
+    counted = at.cursor.num_pending()
+    at.remove(2, told=False)
+
+    before = at.cursor.num_pending()
+    at.tell()
+
+    assert (counted, before, at.cursor.num_pending()) == (3, 3, 2)
+
+
 def test_what_is_passed_by_is_counted_no_more() -> None:
     at = CursorFixture("abaa")
     before = at.cursor.num_pending()

@@ -9,7 +9,7 @@ consumer was created. `Skips` holds these sequences, packed, since many consumer
 sequence, then the distance from each sequence to the next, as LEB128 (packed by store/index/last_seqs.pyx). A
 snapshot has the same bytes as base64, or an empty list.
 
-Invariant: unread <= msgs of the stream, if the count is up to date and no skips are left.
+Invariant: unread <= msgs of the stream, if the count is up to date, all removals are reported and no skips are left.
 
 Knows the store; nothing of deliveries, acks and files.
 
@@ -133,7 +133,7 @@ cdef class DeliveryCursor:
         """
         while not self.count_some():
             pass
-        assert self.stale or self.skips.left or self.unread <= self.catalogue.msgs
+        assert self.skips.left or self.catalogue.drops.size or self.unread <= self.catalogue.msgs
         return self.unread if self.next_seq <= self.catalogue.last_seq or self.skips.left else 0
 
     def purged(self, uint64_t first_seq) -> None:
