@@ -124,27 +124,28 @@ def groups(run: Run) -> None:
     run.note("idle, % of a core, three servers", 100 * (run.cpu_s() - cpu_s) / IDLE_S)
     lost = run.trio.servers[-1]
     left = [server for server in run.trio.servers if server is not lost]
-    led = sum(leaders(server) for server in left)
+    led = sum(figure(server, "streams_leader") for server in left)
     cpu_s = sum(server.cpu_s() for server in left)
     began = time.perf_counter()
     lost.signal(signal.SIGKILL)
     run.note("groups that the killed server led", run.count + single - led)
-    wait_led(left, run.count + single // SERVERS * len(left))
+    kept = sum(figure(server, "streams") - run.count for server in left)  # streams with one replica
+    wait_led(left, run.count + kept)
     run.note("until all are led, s", time.perf_counter() - began)
     run.note("until all are led, CPU s of two servers", sum(server.cpu_s() for server in left) - cpu_s)
 
 
-def leaders(server: RunningServer) -> int:
-    """Return the number of streams that a server leads."""
+def figure(server: RunningServer, name: str) -> int:
+    """Return a number of a server's /jsz, such as that of the streams that it leads."""
     url = f"http://127.0.0.1:{server.http_port}/jsz?raft=1"
     with urllib.request.urlopen(url, timeout=WAIT_S) as page:
-        return int(json.load(page).get("streams_leader", 0))
+        return int(json.load(page).get(name, 0))
 
 
 def wait_led(servers: list[RunningServer], count: int) -> None:
     """Wait until servers lead `count` streams."""
     deadline = time.monotonic() + WAIT_S
-    while (found := sum(map(leaders, servers))) < count:
+    while (found := sum(figure(server, "streams_leader") for server in servers)) < count:
         if time.monotonic() > deadline:
             raise Unexpected(f"{found} of {count} streams are led")
         time.sleep(LOOK_S)
