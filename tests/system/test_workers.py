@@ -78,6 +78,13 @@ class Workers:
             time.sleep(0.01)
         return page
 
+    def wait_log(self, holds: Callable[[str], bool]) -> None:
+        """Poll the log until `holds` is true of it."""
+        deadline = time.monotonic() + WAIT_S
+        while not holds(log := self.log()):
+            assert time.monotonic() < deadline, log
+            time.sleep(0.01)
+
     def worker(self, number: int) -> dict[str, Any]:
         """Return the entry of /varz for a worker."""
         found: dict[str, Any] = self.page("/varz")["pyjs_workers"][number - 1]
@@ -414,6 +421,35 @@ def test_a_reload_reaches_all_workers(start: Callable[..., Workers]) -> None:
         assert client.errors == []
     for number in (1, 2):
         assert server.client(number).infos[0]["max_payload"] == 2000
+
+
+def test_a_worker_that_is_starting_gets_the_reload_when_it_is_ready(start: Callable[..., Workers]) -> None:
+    server = start("max_payload: 1000")
+    first, second = server.pids()
+    os.kill(first, signal.SIGSTOP)  # a replacement of the second worker waits for it before it is ready
+    os.kill(second, signal.SIGKILL)
+    server.wait_log(lambda log: log.count("Starting as W-2") == 2)  # it has read the file
+    config = server.directory / "server.conf"
+    config.write_text(config.read_text().replace("max_payload: 1000", "max_payload: 2000"))
+    server.process.signal("HUP")
+    server.wait_log(lambda log: "Reloaded: max_payload = 2000" in log)
+    os.kill(first, signal.SIGCONT)
+    server.wait_log(lambda log: log.count("worker 2: Reloaded: max_payload = 2000") == 1)
+    assert server.client(2).infos[0]["max_payload"] == 2000
+
+
+def test_reloads_that_wait_are_one_reload(start: Callable[..., Workers]) -> None:
+    server = start("max_payload: 1000")
+    first, _ = server.pids()
+    os.kill(first, signal.SIGSTOP)  # the first reload does not end
+    for number in range(1, 5):
+        server.process.signal("HUP")
+        server.wait_log(lambda log, number=number: log.count('Trapped "hangup" signal') == number)
+    os.kill(first, signal.SIGCONT)
+    server.wait_log(lambda log: log.count("[INF] Reloaded server configuration (") == 2)
+    server.process.signal("INT")
+    assert server.process.logged("Server Exiting..", WAIT_S)
+    assert server.log().count("[INF] Reloaded server configuration (") == 2
 
 
 def test_a_reload_of_what_cannot_change_is_refused(start: Callable[..., Workers]) -> None:

@@ -72,6 +72,7 @@ class WorkerProcess:
         self._process: asyncio.subprocess.Process | None = None
         self._stopping = asyncio.Event()
         self._ready_at = 0.0
+        self._reload_due = False  # the process may have read the configuration before it changed
         self._may_end = False  # in lame duck mode, the worker may exit and is not restarted
         self._numbers = 0  # number of requests so far
         self._waiting: dict[int, asyncio.Future[tuple[Message, bytes] | None]] = {}
@@ -130,6 +131,7 @@ class WorkerProcess:
     async def _run_once(self) -> str:
         """Run one process until it ends; return a description of how it ended."""
         self._ready_at = 0.0
+        self._reload_due = False
         ours, theirs = socket.socketpair()
         self._channel_ended.clear()
         self._channel = Channel(self._taken, self._note_end)
@@ -188,6 +190,8 @@ class WorkerProcess:
             self.server_id, self.name = message["id"], message["name"]
             self._ready_at = asyncio.get_running_loop().time()
             self._become(State.READY)
+            if self._reload_due:
+                self._ask({"do": "reload"}).add_done_callback(self._log_refusal)
         elif "failed" in message:
             self.failure = message["failed"]
         else:
@@ -225,6 +229,15 @@ class WorkerProcess:
         """Ask the process to read the configuration again; return its error, or ""."""
         found = await self._ask({"do": "reload"})
         return "it has ended meanwhile" if found is None else str(found[0]["error"])
+
+    def reload_when_ready(self) -> None:
+        """Make a process that is starting read the configuration again as soon as it is ready."""
+        self._reload_due = self.state is State.STARTING
+
+    def _log_refusal(self, reloaded: asyncio.Future[tuple[Message, bytes] | None]) -> None:
+        found = reloaded.result()
+        if found is not None and found[0]["error"]:
+            self._log.error(f"Failed to reload server configuration in {self}: {found[0]['error']}")
 
     def _note_end(self) -> None:
         self._channel_ended.set()

@@ -81,7 +81,8 @@ class Supervisor:
         self._in_lame_duck_mode = False
         self._ready = False  # whether all workers have been ready once
         self._failed = False  # whether a worker could not start
-        self._reloading: asyncio.Task[None] | None = None
+        self._reloading: asyncio.Task[None] | None = None  # the last one that was requested
+        self._reload_waits = False  # whether it waits for the one before it
 
     @property
     def server_name(self) -> str:
@@ -255,13 +256,17 @@ class Supervisor:
         self._changed.set()
 
     def _reload_later(self) -> None:
+        if self._reload_waits:  # that reload will read the file as it is now
+            return
         before = self._reloading
+        self._reload_waits = before is not None and not before.done()
         self._reloading = asyncio.ensure_future(self._reload(before))
 
     async def _reload(self, before: asyncio.Task[None] | None) -> None:
         """Read the configuration again, in this process and then in all workers."""
         if before is not None:
             await before
+        self._reload_waits = False
         if self._stopping:
             return
         old = self.options
@@ -284,7 +289,7 @@ class Supervisor:
         rewrite_files(old, new, self.log, self._write_ports_file)
         for each in self.workers:
             each.options = new
-        # Workers that are not ready will start with the new configuration.
+            each.reload_when_ready()
         asked = [each for each in self.workers if each.state is State.READY]
         answers = await asyncio.gather(*(each.reload() for each in asked))
         for worker, refusal in zip(asked, answers, strict=True):
