@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.crash import acks, batches, damage, dead, errors, kill, outages, power
+from tests.crash import acks, batches, damage, dead, errors, judge, kill, outages, power
 from tests.crash.damages import Damage, Tree
 from tests.crash.ext4 import CannotMount, Ext4
 from tests.crash.judge import Verdict
@@ -64,6 +64,23 @@ def test_the_judge_sees_a_loss(tmp_path: Path, kind: str, name: str, expected: s
     matrix.run((Damage(name, "flip", 40),))
     assert set(matrix.violations) & expected
     assert len(tree.files) > 10
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "same"),
+    [
+        (b"StoredMessage(7, 100, b'a', b'', b'x')", b"StoredMessage(7, 101, b'a', b'', b'x')", True),
+        (b"StoredMessage(7, 100, b'a', b'', b'x')", b"StoredMessage(7, 99, b'a', b'', b'x')", False),
+        (b"StoredMessage(7, 100, b'a', b'', b'x')", b"StoredMessage(7, 101, b'a', b'', b'y')", False),
+        (b"StoredMessage(7, 100, b'a', b'', b'x')", b"StoredMessage(8, 101, b'a', b'', b'x')", False),
+        (b'{"seq":7,"time":"2026-01-01T00:00:00.09Z"}', b'{"seq":7,"time":"2026-01-01T00:00:00.1Z"}', True),
+        (b'{"seq":7,"time":"2026-01-01T00:00:00.1Z"}', b'{"seq":7,"time":"2026-01-01T00:00:00.09Z"}', False),
+        (b'{"seq":7,"time":"2026-01-01T00:00:00Z"}', b'{"seq":7,"time":"2026-01-01T00:00:01Z"}', True),
+        (b'{"seq":7,"time":"2026-01-01T00:00:00Z"}', b'{"seq":8,"time":"2026-01-01T00:00:01Z"}', False),
+    ],
+)
+def test_only_a_later_time_makes_a_message_a_new_copy(before: bytes, now: bytes, same: bool) -> None:
+    assert judge._is_later_copy(before, now) is same
 
 
 class Forgetful:

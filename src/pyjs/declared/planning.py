@@ -157,7 +157,7 @@ class _Planner:
         try:
             wanted = checked(self._assets, asset.config, self._find, overlapping=None)
             if there is None:
-                self._check_count(wanted)
+                self._check_count()
                 self._check_room(wanted, 0)
                 self._wanted[name] = wanted
                 return Action(asset, Verb.CREATE, config=as_json(wanted))
@@ -219,7 +219,7 @@ class _Planner:
         there = self._stored.streams.get(name)
         return None if there is None else there.config
 
-    def _check_count(self, config: StreamConfig) -> None:
+    def _check_count(self) -> None:
         """Refuse a stream beyond the account's limits. Raises ApiError."""
         limits = self._assets.limits
         if 0 < limits.max_streams <= self._count:

@@ -117,8 +117,12 @@ def _check_chain(source: str, target: Target, find: Find) -> None:
             return
         chain.append(following.stream)
         if following.stream in chain[:-1]:
-            break
-    raise _wrong(f"{STREAM_KEY} leads in a circle: {' -> '.join(chain[:8])}: end it at one of these streams")
+            raise _wrong(
+                f"{STREAM_KEY} leads in a circle: {' -> '.join(chain[:8])}: end it at one of these streams"
+            )
+    raise _wrong(
+        f"{STREAM_KEY} leads over more than {CHAIN_MAX} streams: {' -> '.join(chain[:8])} ...: end it earlier"
+    )
 
 
 def _check_prefix(prefix: str) -> None:
