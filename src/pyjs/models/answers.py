@@ -344,7 +344,7 @@ ANSWERS: dict[str, type[ApiAnswer]] = {
 
 
 def parse_answer(data: bytes | str) -> ApiAnswer:
-    """Return the answer in `data`, as a model of its type.
+    """Return the answer in `data`, as a model of its type or, if it is a refusal, as an ErrorResponse.
 
     Raises:
         ValueError: `data` is not an answer of the JetStream API, or has an unknown type.
