@@ -102,7 +102,10 @@ def _stream_of(name: str) -> str:
 
 
 def _source(source: StreamSource, bucket: str) -> StreamSource:
-    """Return a source, as clients complete it: its keys get the prefix of the bucket that copies them."""
+    """Return `source` as clients complete it, with a transform from the keys of its bucket to those of `bucket`.
+
+    A source that has transforms is returned unchanged.
+    """
     if source.subject_transforms:
         return source
     origin = source.name.removeprefix(KV)

@@ -28,7 +28,10 @@ class Target(NamedTuple):
 
 
 def target_of(of_stream: Mapping[str, str], of_consumer: Mapping[str, str]) -> Target | None:
-    """Return the target that the metadata of a stream and its consumer names; None: no letters are sent."""
+    """Return the target of dead letters in the metadata of a consumer and its stream, or None if there is none.
+
+    The metadata of the consumer overrides that of the stream.
+    """
     name = of_consumer.get(STREAM_KEY, of_stream.get(STREAM_KEY, ""))
     if not name:
         return None

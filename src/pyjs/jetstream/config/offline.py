@@ -52,7 +52,7 @@ class NewerConsumer(PyjsError):
 
 
 def newer_consumer(name: str, error: UnknownFormat) -> NewerConsumer:
-    """Return the error for a consumer whose files have another version; "": the list of consumers."""
+    """Return the error for a consumer whose files have another version; "" stands for the list of consumers."""
     return NewerConsumer(name, f"its file {str(error).removeprefix(f'{error.path} ')}")
 
 
