@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class AuthorizationResponse:
-    """The response of the service: the token of a user, or an error."""
+    """The response of the service that authenticates clients: the token of a user, or an error."""
 
     head: Head
     jwt: str = ""

@@ -261,7 +261,7 @@ def _check_certificate(options: Options, place: Place) -> Iterator[Problem]:
 
 
 def _apply_credentials(options: Options, flags: Mapping[str, FlagValue], place: Place) -> Iterator[Problem]:
-    """Let a user given by flags replace the token of the file, or a token the user; yield the problems."""
+    """Remove the token of the file if the flags give a user, or the user if they give a token; yield problems."""
     single = options.authorization
     if "auth" in flags and ("user" in flags or "pass" in flags):
         yield Problem(place, "--auth and --user are given together", "use a token or a user with a password")

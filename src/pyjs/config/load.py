@@ -33,8 +33,7 @@ def load_options(
 ) -> Options:
     """Return the options from the file at `path`, overridden by `keys` and then by `flags`.
 
-    Without a path, the options have their defaults where `keys` and `flags` do not set them. `warnings` of the
-    result lists probable mistakes and repeated keys.
+    If `path` is None, there is no file. `warnings` of the result lists probable mistakes and repeated keys.
 
     Raises:
         ConfigError: the configuration is invalid; the text has the place, cause and fix of each problem.
@@ -296,7 +295,7 @@ def _is_idle(attr: str, old: Options, new: Options) -> bool:
 def _is_fixed(attr: str, before: object, after: object) -> bool:
     """Return whether `attr` is a storage limit that a running server cannot change from `before` to `after`.
 
-    It cannot change a limit to a lower one, nor one of -1, which depends on the machine.
+    The server cannot lower a limit, and cannot change a limit of -1, which depends on the machine.
     """
     if attr not in ("jetstream.max_memory", "jetstream.max_storage"):
         return False

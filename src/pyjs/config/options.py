@@ -163,7 +163,7 @@ class AccountJetStreamOptions:
 
 @dataclass(slots=True)
 class TraceDest:
-    """The destination of traces of messages with a `traceparent`."""
+    """The destination of traces of messages that have a header `traceparent`."""
 
     dest: str = ""  # "": no traces
     sampling: int = 100  # percent of these messages that are traced
@@ -495,7 +495,7 @@ class Options:
 
     @property
     def runs_jetstream(self) -> bool:
-        """Whether this process has streams. Of several workers, only the first one or all of them have."""
+        """Whether this process has streams. With several workers, either the first one or all of them have."""
         shares = self.worker is None or self.worker.number == 1 or self.jetstream.spread_workers
         return self.jetstream.enabled and shares
 
@@ -516,7 +516,7 @@ class Options:
                 account.jetstream.declared.compact()
 
     def jetstream_of(self, account: str) -> AccountJetStreamOptions | None:
-        """Return the JetStream options of an account in the file, or None if the file does not enable it there.
+        """Return the JetStream options of an account in the file, or None if it does not enable JetStream there.
 
         If the file has no accounts except the global and the system account, the global account has the defaults.
         """
@@ -567,5 +567,5 @@ class Options:
 
 
 def is_bcrypt(secret: str) -> bool:
-    """Return whether `secret` is a bcrypt hash rather than a password."""
+    """Return whether `secret` begins as a bcrypt hash does, for example with `$2b$10$`."""
     return secret[:4] in ("$2a$", "$2b$", "$2x$", "$2y$") and secret[4:6].isdigit() and secret[6:7] == "$"

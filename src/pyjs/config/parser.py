@@ -244,7 +244,7 @@ class Parser:
         return values
 
     def _end(self, separators: str, closer: str) -> None:
-        """Skip the separators after a value, or stop before `closer`; fail at any other text."""
+        """Skip the separators after a value, or stop before `closer`; raise ConfigError at any other text."""
         lexer = self._lexer
         line_ended = lexer.skip_gap()
         if lexer.take_char(separators) or line_ended:

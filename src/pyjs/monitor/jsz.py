@@ -282,7 +282,10 @@ def _cluster_of(monitored: Monitored, account: JetStream, stream: Stream) -> Jso
 def _stream_detail(
     monitored: Monitored, account: JetStream, stream: Stream, options: JszOptions
 ) -> Generator[None, None, JsonDict]:
-    """Return a stream and, if requested, its consumers, which only the leader of the stream reports."""
+    """Return a stream and, if requested, its consumers; yield between steps.
+
+    Only the leader of the stream reports the consumers.
+    """
     detail: JsonDict = {
         "name": stream.name,
         "created": time_text(stream.created_ns),

@@ -94,7 +94,7 @@ class Answers:
         return compact_json(self._identity())
 
     def description(self) -> bytes:
-        """Return the description of the server as JSON, as in each answer."""
+        """Return the description of the server as JSON; every answer contains it."""
         return compact_json(self._server())
 
     def page(self, name: str, body: bytes, **forced: object) -> Generator[None, None, bytes | None]:
@@ -169,7 +169,7 @@ class Answers:
     def _expiry(self, at_ns: int) -> JsonDict:
         """Return the field `expires`: the time until a token expires, in ns, rounded down to whole seconds.
 
-        Return {} if the token does not expire, or within a second.
+        Return {} if the token does not expire, or if less than a second is left.
         """
         left_ns = (at_ns - self._now_ns) // NS_PER_S * NS_PER_S if at_ns else 0
         return {"expires": left_ns} if left_ns > 0 else {}

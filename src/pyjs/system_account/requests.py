@@ -188,7 +188,7 @@ class SystemRequests:
 
 
 def count_subscribers(account: Account, body: bytes) -> Steps:
-    """Return the number of clients' subscriptions that `body` selects, in decimal; yield between steps.
+    """Return the number of clients' subscriptions that `body` selects, as decimal digits; yield between steps.
 
     `body` is a subject, or a subject and a queue group. A subject without wildcards selects the subscriptions that
     match it; a subject with wildcards selects the subscriptions whose subjects it covers.

@@ -49,7 +49,7 @@ def read_route(text: str) -> RouteUrl:
 
 
 def _without_login(text: str) -> str:
-    """Return `text` with everything before its last @ replaced by ..., except the scheme, for error texts."""
+    """Return `text` for an error text: only the scheme, "..." and the part after the last @, if there is one."""
     head, found, tail = text.rpartition("@")
     scheme = f"{head.partition('//')[0]}//" if "//" in head else ""
     return f"{scheme}...@{tail}" if found else text

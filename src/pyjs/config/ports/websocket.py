@@ -129,7 +129,7 @@ def read_websocket(reading: Reading, key: Key, value: Value, target: object) -> 
 
 
 def origin_of(text: str) -> tuple[str, str, int]:
-    """Return (scheme, host in lower case, port) of an origin; a missing port is the default of the scheme.
+    """Return (scheme, host in lower case, port) of an origin; a missing port is that of HTTPS or HTTP.
 
     Raises:
         ValueError: `text` has no scheme, or its port is invalid; the message has the reason.

@@ -23,7 +23,7 @@ class Target(NamedTuple):
     prefix: str  # the first tokens of the letters' subjects
 
     def subjects_of(self, stream: str) -> str:
-        """Return the subject that matches all letters of messages of `stream`."""
+        """Return the wildcard subject that matches the dead letters of all messages of `stream`."""
         return f"{self.prefix}.{stream}.>"
 
 

@@ -217,7 +217,7 @@ def from_meta(of: type[T], meta: Mapping[str, Any]) -> T:
 
 
 def _fits(kind: Kind, value: Any) -> bool:
-    """Return whether a stored value has the right kind."""
+    """Return whether a stored value has the type of `kind`, and is within its range."""
     if kind.name == "list":
         assert kind.item is not None
         return isinstance(value, tuple) and all(_fits(kind.item, each) for each in value)

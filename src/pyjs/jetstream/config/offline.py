@@ -33,7 +33,7 @@ class Offline(NamedTuple):
 
     @property
     def cause(self) -> str:
-        """The reason, with that of the consumer."""
+        """The reason, followed by that of the consumer if there is one."""
         return f"{self.reason}: {self.consumer_reason}" if self.consumer_reason else self.reason
 
 

@@ -30,6 +30,6 @@ class Claims:
             self.tree.add(subject, name)
 
     def remove(self, name: str) -> None:
-        """Remove the consumer `name`."""
+        """Remove the filter subjects of the consumer `name`."""
         for subject in self._claimed.pop(name, ()):
             self.tree.remove(subject, name)

@@ -29,10 +29,10 @@ _RESERVED = ("$JS", "$JSC", "$NRG", "$SYS")
 
 
 def check_stream(config: StreamConfig, find: Find, old: StreamConfig | None = None) -> None:
-    """Refuse a stream whose dead letters could not be stored; `old` is the configuration that it replaces, if any.
+    """Refuse a stream whose metadata about dead letters is invalid, or names a stream that could not store them.
 
-    The stream for the letters is checked only if the metadata about it changes, so that other options can still be
-    changed after that stream was deleted.
+    `old` is the configuration that `config` replaces, if any. The stream for the letters is checked only if the
+    metadata about it changes, so that other options can still be changed after that stream was deleted.
 
     Raises:
         ApiError: 20005.
@@ -43,7 +43,9 @@ def check_stream(config: StreamConfig, find: Find, old: StreamConfig | None = No
 def check_consumer(
     config: ConsumerConfig, stream: StreamConfig, find: Find, old: ConsumerConfig | None = None
 ) -> None:
-    """Refuse a consumer whose own metadata sends dead letters to a stream that could not store them.
+    """Refuse a consumer whose metadata about dead letters is invalid, or names a stream that could not store them.
+
+    `old` is the configuration that `config` replaces, if any.
 
     Raises:
         ApiError: 20005.

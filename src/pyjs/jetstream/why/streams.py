@@ -176,7 +176,7 @@ def _no_consumers(stream: Stream) -> Reason | None:
 
 
 def _origins(js: JetStream, stream: Stream) -> list[Reason]:
-    """Return the origins of a mirror or of sources that have never answered, or that refuse."""
+    """Return a reason for each origin of the stream that has never answered, or that has an error."""
     found = []
     report = inflow_report(js, stream)
     for row in [report["mirror"]] if "mirror" in report else report.get("sources", ()):

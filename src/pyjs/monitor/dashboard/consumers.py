@@ -61,7 +61,10 @@ def consumers(site: Site, arguments: Arguments) -> Steps:
 
 
 def consumer_row(site: Site, row: ConsumerRow) -> Steps:
-    """Return `row` as JSON, with the current numbers of the consumer if it is open on this server."""
+    """Return `row` as JSON; yield between steps.
+
+    If the consumer is open on this server, its current numbers and reason replace those of the row.
+    """
     fields: Fields = {"account": row.account, "stream": row.stream, "name": row.name, "rate": row.rate}
     numbers = {"pending": row.num_pending, "ack_pending": row.num_ack_pending}
     level, kind, text = row.level, row.kind, ""

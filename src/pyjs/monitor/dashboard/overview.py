@@ -25,7 +25,10 @@ ATTENTION_MAX = 8  # streams, and consumers, that need attention
 
 
 def overview(site: Site, arguments: Arguments) -> Steps:
-    """Return the overview; its field `at` is the time of the counters, in ns since the epoch."""
+    """Return the overview; yield between steps.
+
+    The field `at` is the time of the counters, in ns since the epoch.
+    """
     snapshot = yield from site.survey.fresh()
     monitored, now_ns = site.monitored, site.clock.now_ns()
     node = monitored.node

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """One server, its clock and its survey."""
+    """The input of the dashboard's views: one server, its clock and its survey."""
 
     monitored: Monitored
     clock: Clock
@@ -51,7 +51,7 @@ class Site:
         return *found, consumer
 
     def stream_in(self, arguments: Arguments) -> tuple[JetStream, Stream]:
-        """Return the stream that a request names by `acc` and `stream`, after the JetStream of its account.
+        """Return (JetStream of the account, stream) for the names `acc` and `stream` in a request.
 
         Raises:
             BadArgument: the stream is not open on this server.
@@ -65,7 +65,7 @@ class Site:
         return found
 
     def consumer_in(self, arguments: Arguments) -> tuple[JetStream, Stream, Consumer]:
-        """Return the consumer that a request names by `acc`, `stream` and `consumer`, after its JetStream and stream.
+        """Return (JetStream, stream, consumer) for the names `acc`, `stream` and `consumer` in a request.
 
         Raises:
             BadArgument: the stream or the consumer is not open on this server.

@@ -180,7 +180,7 @@ def _detailed(of_server: str, session: ClientSession) -> str:
 
 
 def _times(session: ClientSession, now_ns: int) -> tuple[float, ...]:
-    """Return the values of the families in TIMES for one connection."""
+    """Return the values of the families in TIMES for one connection, in ms; the RTT is in us."""
     return (
         session.started_at_ns // NS_PER_MS,
         session.last_activity_ns // NS_PER_MS,
