@@ -27,7 +27,7 @@ class ApiError(Answer):
 
 
 class ApiAnswer(Answer):
-    """The fields of all answers."""
+    """The base of all answers."""
 
     type: str
 
@@ -39,7 +39,7 @@ class ErrorResponse(ApiAnswer):
 
 
 class Page(ApiAnswer):
-    """An answer with one page of a list, beginning at `offset`."""
+    """The base of the answers with one page of a list, which begins at `offset`."""
 
     total: int
     offset: int

@@ -42,7 +42,7 @@ WINDOW_NS = 120_000_000_000  # the clients set the duplicate window to 2 minutes
 
 @dataclass(repr=False, slots=True)
 class KeyValueConfig:
-    """A key-value bucket. The stream of the bucket B is KV_B."""
+    """The configuration of a key-value bucket. The stream of the bucket B is KV_B."""
 
     description: str = option(STRING, "A description for users.")
     history: int = option(INT, "Number of values stored for each key, from 1 to 64.", 1)
@@ -119,7 +119,7 @@ def _source(source: StreamSource, bucket: str) -> StreamSource:
 
 @dataclass(repr=False, slots=True)
 class ObjectStoreConfig:
-    """An object store. The stream of the store B is OBJ_B."""
+    """The configuration of an object store. The stream of the store B is OBJ_B."""
 
     description: str = option(STRING, "A description for users.")
     ttl_ns: int = option(DURATION, "Maximum age of an object; 0: no limit.")
