@@ -33,7 +33,7 @@ def load_options(
 ) -> Options:
     """Return the options from the file at `path`, overridden by `keys` and then by `flags`.
 
-    If `path` is None, there is no file. `warnings` of the result lists probable mistakes and repeated keys.
+    If `path` is None, there is no file. The `warnings` of the result are probable mistakes and repeated keys.
 
     Raises:
         ConfigError: the configuration is invalid; the text has the place, cause and fix of each problem.
@@ -234,7 +234,7 @@ def reload_options(options: Options, read: Read, environ: Mapping[str, str]) -> 
     """Read the configuration file of `options` again; return the new options, with the flags of `options`.
 
     Raises:
-        ConfigError: `options` have no file, or the file is invalid or cannot be read.
+        ConfigError: there is no configuration file, or it is invalid or cannot be read.
     """
     if options.config_path is None:
         cause = "can only reload config when a file is provided using -c or --config"

@@ -209,7 +209,7 @@ class BatchLimits:
 
 @dataclass(eq=False, repr=False, slots=True)
 class JetStreamLimits:
-    """The server's limits for options of streams and consumers; 0 means no limit, unless a comment differs."""
+    """The server's limits for options of streams and consumers; 0 means no limit, unless a comment says otherwise."""
 
     max_ack_pending: int = 0
     max_request_batch: int = 0
@@ -495,7 +495,7 @@ class Options:
 
     @property
     def runs_jetstream(self) -> bool:
-        """Whether this process has streams. With several workers, either the first one or all of them have."""
+        """Whether this process has streams. With several workers, all have streams or only the first has."""
         shares = self.worker is None or self.worker.number == 1 or self.jetstream.spread_workers
         return self.jetstream.enabled and shares
 
@@ -516,7 +516,7 @@ class Options:
                 account.jetstream.declared.compact()
 
     def jetstream_of(self, account: str) -> AccountJetStreamOptions | None:
-        """Return the JetStream options of an account in the file, or None if it does not enable JetStream there.
+        """Return the JetStream options of an account, or None if the file does not enable JetStream in it.
 
         If the file has no accounts except the global and the system account, the global account has the defaults.
         """

@@ -393,7 +393,7 @@ class _Planner:
         """Add the filters of a consumer to the claims on its workqueue stream.
 
         Raises:
-            ApiError: a filter overlaps with a filter of another consumer.
+            ApiError: the stream cannot have the consumer, for example because of overlapping filters.
         """
         if stream.retention != "workqueue":
             return

@@ -114,7 +114,7 @@ def _meta_trouble(member: MemberNode) -> Trouble | None:
 
 
 def _asset_trouble(accounts: Accounts, wanted: Wanted) -> Steps:
-    """Return the first problem of a server outside a cluster with its streams, or None."""
+    """Return the first problem with the streams or the requested assets of a single server, or None."""
     trouble = yield from _stored_trouble(accounts, wanted)
     return trouble or _missing(accounts, wanted)
 
@@ -163,7 +163,7 @@ def _member_trouble(member: MemberNode, accounts: Accounts, wanted: Wanted) -> S
 
 
 def _missing(accounts: Accounts, wanted: Wanted) -> Trouble | None:
-    """Return a problem if this server, outside a cluster, lacks a requested account, stream or consumer, or None."""
+    """Return a problem if a single server lacks a requested account, stream or consumer, otherwise None."""
     if not wanted.account:
         return None
     engine = accounts.get(wanted.account)

@@ -27,7 +27,7 @@ DEPTH = 2  # levels of JSON around the list: the answer, subscriptions_list
 def subsz(
     monitored: Monitored, arguments: Arguments, now_ns: int
 ) -> Generator[None, None, tuple[JsonDict, list[bytes]]]:
-    """Return the counters and, with the argument `subs`, the texts of the subscriptions; yield between steps.
+    """Return the counters, and the texts of the subscriptions if the argument `subs` is set; yield between steps.
 
     Raises:
         BadArgument: an argument is invalid; the text is nats-server's.

@@ -170,11 +170,11 @@ class Exchange:
     signers: frozenset[str] = frozenset()
 
     def stream_imports(self) -> list[StreamImport]:
-        """Return the imports that are of streams."""
+        """Return the stream imports."""
         return [each for each in self.imports if isinstance(each, StreamImport)]
 
     def service_imports(self) -> list[ServiceImport]:
-        """Return the imports that are of services."""
+        """Return the service imports."""
         return [each for each in self.imports if isinstance(each, ServiceImport)]
 
     def export_of(self, wanted: Import) -> Export | None:

@@ -1,4 +1,4 @@
-"""Finds out why a stream of a cluster has no leader: the servers that are away, the replicas that wait, the quorum.
+"""The reasons why a stream of a cluster has no leader: the servers that are away, the replicas that wait, the quorum.
 
 A server knows which others answer. Only a replica's own server knows its last entry and the reason why it is not
 current: this is its view (`view_of`), which the server that answers a client requests (member/questions.py).
@@ -119,7 +119,7 @@ def _single_text(row: Mapping[str, Any]) -> str:
 
 
 def _no_meta_leader(member: MemberNode, *, is_known: bool) -> Reason:
-    """Return the reason about a cluster whose metadata has no leader.
+    """Return the reason that describes a metadata group without a leader.
 
     `is_known` means that this server knows the stream.
     """

@@ -1,4 +1,4 @@
-"""Finds out why a stream refuses all publishes because of its state.
+"""The reasons why a stream refuses all publishes because of its state.
 
 The refusal of a single message needs no report: the error that the publisher gets explains it.
 """
@@ -91,7 +91,7 @@ def _store(stream: Stream) -> Reason | None:
 
 
 def _replicas(js: JetStream, stream: Stream) -> Reason | None:
-    """Return a reason if a replicated stream has no leader, or if its replicas lag or are away, or None."""
+    """Return a reason if a replicated stream has no leader, or if its replicas lag or are away, otherwise None."""
     member, replicated = js.shared.member, js.shared.replicated
     if member is None or replicated is None or not replicated.is_replica(stream):
         return None

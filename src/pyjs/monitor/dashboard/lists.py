@@ -30,7 +30,7 @@ class Wanted(NamedTuple):
     limit: int
 
     def fields(self, total: int) -> dict[str, int]:
-        """Return the fields of an answer that describe its page; `total` is the length of the whole list."""
+        """Return the fields of an answer that describe its page; `total` is the number of matching rows."""
         return {"total": total, "offset": self.offset, "limit": self.limit}
 
 

@@ -34,7 +34,10 @@ SORTS: dict[str, Callable[[StreamRow], Any]] = {
 
 
 def streams(site: Site, arguments: Arguments) -> Steps:
-    """Return a page of the list of streams; `replicated=true` selects replicated streams, and adds their replicas."""
+    """Return a page of the list of streams; yield between steps.
+
+    The argument `replicated=true` selects the replicated streams, and adds their replicas.
+    """
     wanted = wanted_by(arguments, SORTS, "name")
     replicated = arguments.flag("replicated")
     snapshot = yield from site.survey.fresh()

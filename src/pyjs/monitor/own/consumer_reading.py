@@ -21,7 +21,10 @@ def is_searched(consumer: Consumer) -> bool:
 
 
 def prepare(consumer: Consumer) -> Generator[None, None, None]:
-    """Search the next message and count num_pending, so that both can then be read at once; yield between steps."""
+    """Search for the next message and count num_pending; yield between steps.
+
+    Afterwards, both can be read at once.
+    """
     yield from know_subjects(consumer.store, consumer.store.make_filter(consumer.filters))
     while not consumer.closed and not consumer.cursor.find_some() and consumer.cursor.searching:
         yield
