@@ -1,4 +1,4 @@
-"""Finds out why a consumer delivers nothing.
+"""The reasons why a consumer delivers nothing.
 
 The reasons are the conditions that end a pump (consumer.pyx: `deliver_some`), and those under which no message is
 left to deliver. An operator should fix the first reason; once it is fixed, the next one stops the consumer. Without a

@@ -1,4 +1,4 @@
-"""Finds out why no client can get a message of a consumer now: no request is waiting, or none can be served."""
+"""The reasons why no client can get a message of a consumer now: no request is waiting, or none can be served."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finds the stored subjects that are most similar to a filter that matches none, usually due to a typing error."""
+"""A search for the stored subjects most similar to a filter that matches none, usually because of a typing error."""
 
 from __future__ import annotations
 
