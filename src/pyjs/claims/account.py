@@ -99,7 +99,7 @@ class AccountLimitClaims:
 
 @dataclass(frozen=True, slots=True)
 class ExternalAuthorization:
-    """The authorization callout of the account; `users` are the service's own users."""
+    """The authorization callout of an account; `users` are those that the service does not check."""
 
     users: tuple[str, ...] = ()
     allowed_accounts: tuple[str, ...] = ()
@@ -144,12 +144,15 @@ class AccountClaims:
     info_url: str = ""
 
     def is_revoked(self, user: str, issued_at: int) -> bool:
-        """Return whether the claims that a user got at `issued_at` (in seconds) are revoked."""
+        """Return whether claims of `user` that were issued at `issued_at` are revoked.
+
+        `issued_at` is in seconds since the epoch.
+        """
         return any(issued_at <= self.revocations.get(key, issued_at - 1) for key in (ANY, user))
 
 
 def account_of(token: Token) -> AccountClaims:
-    """Return the claims of an account.
+    """Return the claims in the token of an account.
 
     Raises:
         TokenFault: the token is of another kind, or a claim has the wrong type.

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class AuthorizationResponse:
-    """The response of the service: the token of a user, or an error."""
+    """The response of the service that authenticates clients: the token of a user, or an error."""
 
     head: Head
     jwt: str = ""
@@ -24,7 +24,7 @@ class AuthorizationResponse:
 
 
 def response_of(token: Token) -> AuthorizationResponse:
-    """Return the claims of a response.
+    """Return the claims in the token of an authorization response.
 
     Raises:
         TokenFault: the token is of another kind, or a claim has the wrong type.
@@ -38,7 +38,7 @@ def response_of(token: Token) -> AuthorizationResponse:
 
 
 def response_issues(response: AuthorizationResponse, now_s: int) -> list[Issue]:
-    """Return the issues in a response."""
+    """Return the issues in a response at `now_s`, in seconds since the epoch."""
     issues = []
     if public_key(response.head.subject, USER) is None:
         issues.append(Issue("Subject must be a user public key"))

@@ -62,7 +62,7 @@ class Export:
 
 @dataclass(frozen=True, slots=True)
 class Import:
-    """A stream or service of another account."""
+    """A stream or service that an account imports from another account."""
 
     subject: str
     account: str
@@ -95,7 +95,7 @@ class ActivationClaims:
 
     @property
     def account(self) -> str:
-        """The exporting account."""
+        """The public key of the exporting account."""
         return self.issuer_account or self.head.issuer
 
 
@@ -114,12 +114,20 @@ def activation_of(token: Token) -> ActivationClaims:
 
 
 def read_exports(fields: Map) -> tuple[Export, ...]:
-    """Return the exports of an account."""
+    """Return the exports in the claims of an account.
+
+    Raises:
+        TokenFault: a claim has the wrong type.
+    """
     return tuple(_read_export(each) for each in blocks(fields, "exports"))
 
 
 def read_imports(fields: Map) -> tuple[Import, ...]:
-    """Return the imports of an account."""
+    """Return the imports in the claims of an account.
+
+    Raises:
+        TokenFault: a claim has the wrong type.
+    """
     return tuple(
         Import(
             text(each, "subject"),
@@ -137,7 +145,11 @@ def read_imports(fields: Map) -> tuple[Import, ...]:
 
 
 def read_mappings(fields: Map) -> dict[str, tuple[MappedTo, ...]]:
-    """Return the mappings of an account: the destinations of each subject."""
+    """Return the mappings in the claims of an account: the destinations by source subject.
+
+    Raises:
+        TokenFault: a claim has the wrong type.
+    """
     given = block(fields, "mappings")
     return {
         source: tuple(
@@ -193,7 +205,10 @@ def export_issues(exports: tuple[Export, ...]) -> list[Issue]:
 
 
 def _covered(kind: str, subjects: list[str]) -> list[Issue]:
-    """Return an issue for each subject that covers another; above COMPARED_MAX subjects, only for equal subjects."""
+    """Return an issue for each subject that covers another subject.
+
+    Among more than COMPARED_MAX subjects, only equal ones are found.
+    """
     found: dict[str, str] = {}
     if len(subjects) > COMPARED_MAX:
         found = {subject: subject for subject, count in Counter(subjects).items() if count > 1}

@@ -21,7 +21,11 @@ if TYPE_CHECKING:
 
 
 def text(fields: Map, name: str) -> str:
-    """Return the string in the field `name`, or "" if it is missing."""
+    """Return the string in the field `name`, or "" if it is missing or null.
+
+    Raises:
+        TokenFault: the value is not a string.
+    """
     value = fields.get(name)
     if value is None:
         return ""
@@ -31,7 +35,11 @@ def text(fields: Map, name: str) -> str:
 
 
 def number(fields: Map, name: str, default: int = 0) -> int:
-    """Return the 64-bit integer in the field `name`, or `default` if it is missing."""
+    """Return the 64-bit integer in the field `name`, or `default` if it is missing or null.
+
+    Raises:
+        TokenFault: the value is not a 64-bit integer.
+    """
     value = fields.get(name)
     if value is None:
         return default
@@ -41,7 +49,11 @@ def number(fields: Map, name: str, default: int = 0) -> int:
 
 
 def flag(fields: Map, name: str) -> bool:
-    """Return the bool in the field `name`, or False if it is missing."""
+    """Return the bool in the field `name`, or False if it is missing or null.
+
+    Raises:
+        TokenFault: the value is not a bool.
+    """
     value = fields.get(name)
     if value is None:
         return False
@@ -51,7 +63,11 @@ def flag(fields: Map, name: str) -> bool:
 
 
 def texts(fields: Map, name: str) -> tuple[str, ...]:
-    """Return the strings in the list `name`, or () if it is missing."""
+    """Return the strings in the list `name`, or () if it is missing or null.
+
+    Raises:
+        TokenFault: the value is not a list of strings.
+    """
     value = fields.get(name)
     if value is None:
         return ()
@@ -61,7 +77,11 @@ def texts(fields: Map, name: str) -> tuple[str, ...]:
 
 
 def block(fields: Map, name: str) -> Map:
-    """Return the object in the field `name`, or {} if it is missing."""
+    """Return the object in the field `name`, or {} if it is missing or null.
+
+    Raises:
+        TokenFault: the value is not an object.
+    """
     value = fields.get(name)
     if value is None:
         return {}
@@ -71,7 +91,11 @@ def block(fields: Map, name: str) -> Map:
 
 
 def blocks(fields: Map, name: str) -> tuple[Map, ...]:
-    """Return the objects in the list `name`, or () if it is missing."""
+    """Return the objects in the list `name`, or () if it is missing or null.
+
+    Raises:
+        TokenFault: the value is not a list of objects.
+    """
     value = fields.get(name)
     if value is None:
         return ()
@@ -81,7 +105,11 @@ def blocks(fields: Map, name: str) -> tuple[Map, ...]:
 
 
 def numbers(fields: Map, name: str) -> dict[str, int]:
-    """Return the object in the field `name`, whose values are integers, or {} if it is missing."""
+    """Return the object in the field `name`, whose values are integers, or {} if it is missing or null.
+
+    Raises:
+        TokenFault: the value is not an object of integers.
+    """
     found = block(fields, name)
     return {key: number(found, key) for key in found}
 
@@ -95,7 +123,7 @@ def _wrong(value: object, name: str, kind: str) -> TokenFault:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The fields common to all claims. Times are in seconds; 0 means not set."""
+    """The fields common to all claims. Times are in seconds since the epoch; 0 means not set."""
 
     issuer: str = ""
     subject: str = ""
@@ -109,7 +137,11 @@ class Head:
 
 
 def head_of(token: Token) -> Head:
-    """Return the common fields of a token."""
+    """Return the common fields of the claims in a token.
+
+    Raises:
+        TokenFault: a field has the wrong type.
+    """
     claims = token.claims
     return Head(
         text(claims, "iss"),
@@ -134,7 +166,7 @@ class Issue:
 
 
 def time_issues(head: Head, now_s: int) -> list[Issue]:
-    """Return an issue if the claims have expired or are not valid yet."""
+    """Return the issues of claims that have expired, or are not valid yet, at `now_s`."""
     issues = []
     if 0 < head.expires < now_s:
         issues.append(Issue("claim is expired", False, True))
@@ -144,5 +176,8 @@ def time_issues(head: Head, now_s: int) -> list[Issue]:
 
 
 def are_blocking(issues: list[Issue], *, times: bool) -> bool:
-    """Return whether claims with these issues must be refused; with `times`, expired claims count as blocking too."""
+    """Return whether claims with these issues must be refused.
+
+    With `times`, claims that have expired or are not valid yet must be refused too.
+    """
     return any(each.blocking or (times and each.time_check) for each in issues)

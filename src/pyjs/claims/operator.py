@@ -25,13 +25,13 @@ class OperatorClaims:
 
     @property
     def trusted_keys(self) -> tuple[str, ...]:
-        """The keys that may sign accounts."""
+        """The public keys that may sign the tokens of accounts."""
         own = () if self.strict_signing_key_usage else (self.head.subject,)
         return (*own, *self.signing_keys)
 
 
 def operator_of(token: Token) -> OperatorClaims:
-    """Return the claims of an operator.
+    """Return the claims in the token of an operator.
 
     Raises:
         TokenFault: the token is of another kind, or a claim has the wrong type.
@@ -50,7 +50,7 @@ def operator_of(token: Token) -> OperatorClaims:
 
 
 def version_parts(version: str) -> tuple[int, int, int]:
-    """Return the parts of an asserted version.
+    """Return (major, minor, update) of an asserted server version; an empty one is (0, 0, 0).
 
     Raises:
         TokenFault: `version` is not a version.

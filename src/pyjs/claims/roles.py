@@ -46,7 +46,7 @@ class Subjects:
     account_tags: tuple[str, ...]
 
     def values(self, operation: str) -> tuple[list[str], str | None]:
-        """Return the values of an operation such as `name()`, and the name of the tag if the operation refers to one.
+        """Return the values of an operation such as `name()`, and the name of the tag that it refers to or None.
 
         Raises:
             BadTemplate: there is no such operation.
@@ -72,7 +72,7 @@ def filled_grant(template: Grant, subjects: Subjects) -> Grant:
     """Return the grant that a user gets from `template`.
 
     Raises:
-        BadTemplate: a deny list cannot be filled in, or there are too many subjects.
+        BadTemplate: an operation is unknown, a deny list cannot be filled in, or there are too many subjects.
     """
     lists = template.permissions
     subscribe_allow = _filled(lists.subscribe_allow, subjects, strict=False)
@@ -108,7 +108,13 @@ def _filled(entries: tuple[str, ...], subjects: Subjects, *, strict: bool) -> tu
 
 
 def _expanded(entry: str, subjects: Subjects, room: int, *, strict: bool) -> list[str]:
-    """Return the subjects of one entry: one for each combination of the values of its tags."""
+    """Return the subjects of one entry: one for each combination of the values of its operations.
+
+    Without `strict`, a space stands for an operation without values, so that the subject is invalid.
+
+    Raises:
+        BadTemplate: an operation is unknown, or has no values and `strict` is set, or there are too many subjects.
+    """
     tokens, values, count = TEMPLATE.findall(entry), [], 1
     for token in tokens:
         found, tag = subjects.values(token[2:-2].strip())
@@ -148,13 +154,19 @@ def may_come_from(grant: Grant, address: str) -> bool:
 
 
 def known_types(types: tuple[str, ...]) -> frozenset[str] | None:
-    """Return the known types in `types`: an empty set if `types` is empty (all allowed), None if none is known."""
+    """Return the known connection types in `types`, in upper case.
+
+    Return an empty set if `types` is empty, which allows all, and None if no type is known.
+    """
     known = frozenset(each.upper() for each in types) & frozenset(CONNECTION_TYPES)
     return None if types and not known else known
 
 
 def seconds_allowed(grant: Grant, now_s: float) -> float | None:
-    """Return the seconds for which a user may be connected: 0 for no limit, None if the user may not connect."""
+    """Return the seconds for which a user may be connected; 0 means no limit.
+
+    Return None if the user may not connect now, or if a time or the time zone is invalid.
+    """
     if not grant.times:
         return 0.0
     zone: tzinfo | None = None

@@ -69,12 +69,12 @@ class Token:
 
 
 def decode(text: str, *, generic: bool = False) -> Token:
-    """Decode the token in `text` and check its signature; takes about half a millisecond.
+    """Decode the token in `text` and check its signature.
 
     With `generic`, the claims may be of any kind; the algorithm in the header determines the signed bytes.
 
     Raises:
-        TokenFault: the text is too large, not a token, or not signed by its issuer.
+        TokenFault: the text is too large, not a token, or not signed by an issuer that may sign its kind.
     """
     if len(text) > TOKEN_SIZE_MAX:
         raise TokenFault(f"token size {len(text)} exceeds maximum of {TOKEN_SIZE_MAX} bytes: token too large")
@@ -101,7 +101,10 @@ def undecorated(text: str) -> str:
 
 
 def encode(claims: dict[str, Any], key: KeyPair, issued_at: int) -> str:
-    """Return a signed token. The issuer, the time `issued_at` (in seconds) and an id are added to the claims."""
+    """Return a token with `claims`, signed with `key`; the issuer, the time and an id are set.
+
+    `issued_at` is in seconds since the epoch.
+    """
     body = {name: value for name, value in claims.items() if name not in ("iss", "iat", "jti")}
     body |= {"iss": key.public, "iat": issued_at}
     digest = hashlib.new("sha512_256", orjson.dumps(body, option=orjson.OPT_SORT_KEYS)).digest()
@@ -137,7 +140,7 @@ def _object(data: bytes) -> dict[str, Any]:
 
 
 def _read_slowly(data: bytes) -> object:
-    """Return the document in `data` that the JSON library refused: it is invalid, or a number in it is too large."""
+    """Return the JSON document in `data`, which the JSON library refused, or raise TokenFault if it is invalid."""
     try:
         found = list(documents(data))
     except JsonFault as fault:
@@ -157,7 +160,7 @@ def _algorithm_of(header: dict[str, Any]) -> str:
 
 
 def _kind_of(claims: dict[str, Any]) -> tuple[str, int, dict[str, Any]]:
-    """Return the kind, the version, and the claims that belong to the kind, with the fields of version 2."""
+    """Return the kind and the version of `claims`, and the claims of that kind in the form of version 2."""
     nats = claims.get("nats") or {}
     if not isinstance(nats, dict):
         raise TokenFault("json: cannot unmarshal the field nats, which is not an object")

@@ -23,7 +23,7 @@ CLOCK = re.compile(r"(\d\d?):(\d\d):(\d\d)")
 
 @dataclass(frozen=True, slots=True)
 class PermissionLists:
-    """The subjects that a user may publish and subscribe to; empty lists allow everything."""
+    """The subjects that a user may publish and subscribe to; an empty allow list allows every subject."""
 
     publish_allow: tuple[str, ...] = ()
     publish_deny: tuple[str, ...] = ()
@@ -56,7 +56,7 @@ def read_permissions(fields: Map) -> PermissionLists:
 
 
 def permissions_issues(lists: PermissionLists) -> list[Issue]:
-    """Return the issues in permissions."""
+    """Return the issues in the lists of permissions."""
     issues: list[Issue] = []
     for entry in (*lists.subscribe_allow, *lists.subscribe_deny):
         issues += permission_issues(entry, with_queue=True)
@@ -99,7 +99,7 @@ def read_grant(fields: Map, default_limit: int = 0) -> Grant:
 
 
 def _read_sources(fields: Map) -> tuple[str, ...]:
-    """Return the allowed networks, which are given as a list or separated by commas."""
+    """Return the allowed networks, which are given as a list or as a string with commas."""
     given = fields.get("src")
     if not isinstance(given, str):
         return texts(fields, "src")
@@ -124,7 +124,7 @@ def grant_issues(grant: Grant) -> list[Issue]:
 
 
 def network_of(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
-    """Return a network in CIDR notation, or None if it is not one."""
+    """Return the network that `text` names in CIDR notation, or None if `text` is invalid."""
     if "/" not in text or not text.rpartition("/")[2].isdecimal():
         return None
     try:
@@ -134,7 +134,7 @@ def network_of(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | Non
 
 
 def second_of_day(text: str) -> int | None:
-    """Return the second of the day of a text like `15:04:05`, or None if it is not a time."""
+    """Return the second of the day for a time such as `15:04:05`, or None if `text` is not such a time."""
     found = CLOCK.fullmatch(text)
     if found is None:
         return None
@@ -165,7 +165,7 @@ class UserClaims:
 
 
 def user_of(token: Token) -> UserClaims:
-    """Return the claims of a user.
+    """Return the claims in the token of a user.
 
     Raises:
         TokenFault: the token is of another kind, or a claim has the wrong type.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Block:
-    """The entries of one block. Blocks are compared by their contents, not by their places."""
+    """The entries of one block of declared assets. Two blocks are equal if their plain values are equal."""
 
     __slots__ = ("_compacted", "entries")
 
@@ -36,19 +36,19 @@ class Block:
 
     @property
     def names(self) -> Iterable[str]:
-        """The keys of the entries."""
+        """The names of the entries."""
         return self.entries if self._compacted is None else self._compacted
 
     def plain(self) -> dict[str, object]:
-        """Return the entries as plain values."""
+        """Return the entries as plain values, without their places."""
         if self._compacted is not None:
             return self._compacted
         return {name: _plain(entry.value.data) for name, entry in self.entries.items()}
 
     def compact(self) -> None:
-        """Keep the plain values without their places.
+        """Replace the entries by their plain values, without their places.
 
-        Entries are removed one by one: to free ten thousand at once would hold up other threads.
+        Entries are removed one at a time, because freeing thousands of them at once would delay other threads.
         """
         self._compacted = self.plain()
         while self.entries:
@@ -65,7 +65,7 @@ def _plain(data: Data) -> object:
 
 @dataclass(slots=True)
 class DeclaredBlocks:
-    """The assets that a file declares for one account."""
+    """The streams, consumers and buckets that a configuration file declares for one account."""
 
     streams: Block = field(default_factory=Block)
     consumers: Block = field(default_factory=Block)
@@ -76,7 +76,7 @@ class DeclaredBlocks:
         return any(self._blocks)
 
     def compact(self) -> None:
-        """Keep the plain values of all blocks without their places."""
+        """Replace the entries of all blocks by their plain values, without their places."""
         for each in self._blocks:
             each.compact()
 

@@ -20,7 +20,7 @@ WORD_SIZE_MAX = 64  # maximum size of a word to compare with known words
 
 @dataclass(slots=True)
 class Place:
-    """A position in a file. Line and column start at 1; line 0 means a command line flag."""
+    """A position in a configuration file. Line and column start at 1; line 0 means that there is no position."""
 
     file: str
     line: int
@@ -31,7 +31,7 @@ class Place:
 
 
 class Problem(NamedTuple):
-    """One error, with its place, cause and fix."""
+    """One problem of a configuration: its place, its cause, and how to fix it."""
 
     place: Place
     cause: str
@@ -51,12 +51,12 @@ class ConfigError(PyjsError):
 
     @classmethod
     def at(cls, place: Place, cause: str, fix: str) -> ConfigError:
-        """Return the error of a single problem."""
+        """Return an error with a single problem."""
         return cls([Problem(place, cause, fix)])
 
 
 class Refused(Exception):
-    """Raised when a value is refused; the reader of the block collects the problem."""
+    """Raised for an invalid value in a block; the reader of the block catches it and collects `problem`."""
 
     def __init__(self, place: Place, cause: str, fix: str) -> None:
         super().__init__(cause)
@@ -64,7 +64,10 @@ class Refused(Exception):
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str | None:
-    """Return the word in `known` most similar to `word`, or None if none is similar."""
+    """Return the word in `known` most similar to `word`.
+
+    Return None if no known word is similar, or if `word` has more than WORD_SIZE_MAX characters.
+    """
     import difflib  # imported lazily, since it takes 2 ms and only an error needs it
 
     if len(word) > WORD_SIZE_MAX:
@@ -75,6 +78,6 @@ def did_you_mean(word: str, known: Iterable[str]) -> str | None:
 
 
 def suggestion(word: str, known: Iterable[str], otherwise: str) -> str:
-    """Return the fix for an unknown word: a suggestion of the most similar known word, or `otherwise`."""
+    """Return the fix for an unknown word: a question with the most similar known word, or else `otherwise`."""
     near = did_you_mean(word, known)
     return f'did you mean "{near}"?' if near else otherwise

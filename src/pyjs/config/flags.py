@@ -28,11 +28,11 @@ _BOOLS |= dict.fromkeys(("0", "f", "F", "false", "FALSE", "False"), False)
 
 
 class UsageError(Exception):
-    """Raised when the command line is invalid; the exception's text says why."""
+    """Raised for an invalid command line; the message has the reason."""
 
 
 class Flag(NamedTuple):
-    """One flag with all its names; the first name is the flag's key."""
+    """A command line flag with all its names; the first name is its key in `CommandLine.flags`."""
 
     names: tuple[str, ...]
     type: Type
@@ -44,7 +44,7 @@ class Flag(NamedTuple):
 
 
 def _flag(names: str, kind: Type, attrs: str, metavar: str, text: str, group: str = "Server") -> Flag:
-    """Return a flag; `names` and `attrs` are lists of words, separated by spaces."""
+    """Return a flag; `names` and `attrs` are strings of words, separated by spaces."""
     return Flag(tuple(names.split()), kind, tuple(attrs.split()), metavar, text, group, metavar == "<port>")
 
 
@@ -153,7 +153,10 @@ FLAG_BY_NAME = {name: flag for flag in FLAGS for name in flag.names}
 
 
 class CommandLine(NamedTuple):
-    """The parsed command line: flags by key in the given order, then the remaining words."""
+    """The parsed command line: the flags by key, and the words after the flags.
+
+    The flags are in the order of their last occurrence.
+    """
 
     flags: dict[str, FlagValue]
     words: list[str]
@@ -161,10 +164,10 @@ class CommandLine(NamedTuple):
 
 
 def parse_flags(argv: list[str]) -> CommandLine:
-    """Read the command line.
+    """Parse `argv`, the command line without the name of the program.
 
     Raises:
-        UsageError: a flag is unknown, or its value is invalid.
+        UsageError: a flag is unknown, or its value is invalid or missing.
     """
     flags: dict[str, FlagValue] = {}
     unsupported = ""
@@ -221,7 +224,7 @@ def _read_value(flag: Flag, name: str, text: str | None, words: Iterator[str]) -
 def apply_flags(
     options: Options, flags: Mapping[str, FlagValue], places: dict[str, Place]
 ) -> Iterator[Problem]:
-    """Apply the flags to `options`; yield the problems."""
+    """Set the options that `flags` name, add their places to `places`, and yield the problems."""
     place = Place(COMMAND_LINE, 0, 0)
     for name, value in flags.items():
         flag = FLAG_BY_NAME[name]
@@ -249,7 +252,7 @@ def apply_flags(
 
 
 def _check_certificate(options: Options, place: Place) -> Iterator[Problem]:
-    """Yield a problem if --tlscert is set without --tlskey, or the reverse."""
+    """Yield a problem if the server has no TLS certificate, or if the private key is missing."""
     tls = options.tls
     if not tls.certificates:
         yield Problem(place, "TLS Server certificate must be present and valid", "add --tlscert")
@@ -258,7 +261,7 @@ def _check_certificate(options: Options, place: Place) -> Iterator[Problem]:
 
 
 def _apply_credentials(options: Options, flags: Mapping[str, FlagValue], place: Place) -> Iterator[Problem]:
-    """Apply the flags for a user or a token. A user given by flags replaces the token of the file, and vice versa."""
+    """Remove the token of the file if the flags give a user, or the user if they give a token; yield problems."""
     single = options.authorization
     if "auth" in flags and ("user" in flags or "pass" in flags):
         yield Problem(place, "--auth and --user are given together", "use a token or a user with a password")
@@ -271,7 +274,7 @@ def _apply_credentials(options: Options, flags: Mapping[str, FlagValue], place: 
 
 
 def usage(program: str) -> str:
-    """Return the text of --help."""
+    """Return the text that --help shows."""
     lines = [
         f"Usage: {program} [options]",
         f"       {program} fsck [--repair] [--json] [--quiet] [--key-file FILE] STORE_DIR    check stored streams",

@@ -58,7 +58,10 @@ def _check_domain(reading: Reading, key: Key, value: Value, data: object) -> Non
 
 
 def read_jetstream(reading: Reading, key: Key, value: Value, target: object) -> JetStreamOptions:
-    """Read the block, or a boolean that switches JetStream on or off."""
+    """Read the block `jetstream`, or a switch that turns JetStream on or off.
+
+    The options of `target` are changed and returned.
+    """
     assert isinstance(target, Options)
     jetstream = target.jetstream  # a store_dir at the top level may already be set
     if not isinstance(value.data, dict):
@@ -108,7 +111,7 @@ def _read_batch(reading: Reading, key: Key, value: Value, target: object) -> Bat
 
 
 def read_declared(reading: Reading, key: Key, value: Value, target: object) -> Block:
-    """Read a block of declared streams, consumers or buckets, whose entries are interpreted later."""
+    """Read a block of declared streams, consumers or buckets; the entries in it are not checked here."""
     return Block(read_map(key, value, "ORDERS { }"))
 
 

@@ -53,7 +53,10 @@ def _read_number(
 
 
 def _read_storage_size(reading: Reading, key: Key, value: Value, target: object) -> object:
-    """Read a size, which may be quoted; only in quotes does a single-letter suffix mean a power of 1024."""
+    """Read a size in bytes, which may be quoted; "" is 0.
+
+    In a quoted size, the suffixes K, M, G and T mean powers of 1024; in a bare size, powers of 1000.
+    """
     data = value.data
     if _is_int(data):
         return data
@@ -69,7 +72,7 @@ def _read_storage_size(reading: Reading, key: Key, value: Value, target: object)
 
 
 def read_string(reading: Reading, key: Key, value: Value, target: object) -> str:
-    """Read a string; refuse a NUL character, which no path and no host can contain."""
+    """Read a string; refuse a NUL character, unless the value is a secret."""
     if isinstance(value.data, str):
         if "\0" in value.data and not key.secret:
             raise Refused(value.place, f'"{key.name}" holds a NUL character', "leave it out")
@@ -96,9 +99,9 @@ def _duration_fix(value: Value) -> str:
 
 
 def _read_duration_or_seconds(reading: Reading, key: Key, value: Value, target: object) -> object:
-    """Read a duration.
+    """Read a duration and return it in nanoseconds.
 
-    A number without a unit means seconds and causes a warning, but an unquoted 2m is two minutes.
+    A number means seconds and causes a warning. A number that was written as an unquoted 2m means two minutes.
     """
     data = value.data
     if not isinstance(data, int) or isinstance(data, bool):
@@ -126,7 +129,7 @@ def _read_string_map(reading: Reading, key: Key, value: Value, target: object) -
 
 
 def read_map(key: Key, value: Value, example: str) -> ConfigMap:
-    """Return the map in `value`; refuse any other type."""
+    """Return the map in `value`, or raise Refused, whose advice shows `example` as the contents of the map."""
     if isinstance(value.data, ConfigMap):
         return value.data
     raise wrong_type(key, value, "a map", f"write {key.name} {{ {example} }}")
@@ -171,12 +174,12 @@ def _split_host_port(key: Key, value: Value, text: str) -> tuple[str, int]:
 
 
 def read_lower(reading: Reading, key: Key, value: Value, target: object) -> str:
-    """Read a string and return it in lower case, without surrounding space."""
+    """Read a string and return it in lower case, without surrounding white space."""
     return read_string(reading, key, value, target).strip().lower()
 
 
 def read_switch(key: Key, value: Value) -> bool:
-    """Read a switch: true, false, "enabled" or "disabled"."""
+    """Read a switch: true, false, or one of the words enabled, enable, disabled and disable, in any case."""
     if isinstance(value.data, bool):
         return value.data
     words = {"enabled": True, "enable": True, "disabled": False, "disable": False}

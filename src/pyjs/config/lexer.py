@@ -54,7 +54,7 @@ class Variable:
 
 
 class Lexer:
-    """Reads the text of one file, from the current position on."""
+    """A cursor over the text of one file."""
 
     __slots__ = ("_line_starts", "at", "file", "text")
 
@@ -66,28 +66,31 @@ class Lexer:
         self._line_starts += [match.end() for match in re.finditer("\n", self.text)]
 
     def place(self, at: int | None = None) -> Place:
-        """Return the place of the character at index `at`, or at the cursor if `at` is None."""
+        """Return the place of the character at index `at`, or of the next character if `at` is None."""
         index = self.at if at is None else at
         line = bisect_right(self._line_starts, index)
         return Place(self.file, line, index - self._line_starts[line - 1] + 1)
 
     def fail(self, cause: str, fix: str, at: int | None = None) -> NoReturn:
-        """Raise a syntax error; its text begins as nats-server's does, which tools search for."""
+        """Raise ConfigError for the place of index `at`, or of the next character if `at` is None.
+
+        As in nats-server, its cause begins with "Parse error:".
+        """
         raise ConfigError.at(self.place(at), f"Parse error: {cause}", fix)
 
     def peek(self) -> str:
-        """Return the next character, or "" at the end."""
+        """Return the next character without skipping it, or "" at the end of the text."""
         return self.text[self.at : self.at + 1]
 
     def found(self) -> str:
-        """Return a description of the text at the cursor, for error texts."""
+        """Return a description of the next character, for error texts."""
         char = self.peek()
         if not char:
             return "the end of the file"
         return "the end of the line" if char in "\r\n" else f"'{char}'"
 
     def skip_gap(self) -> bool:
-        """Skip white space, line ends and comments; return whether there was a line end."""
+        """Skip white space, line ends and comments; return whether a line end was skipped."""
         match = _GAP.match(self.text, self.at)
         if match is None:
             return False
@@ -95,20 +98,20 @@ class Lexer:
         return "\n" in match[0] or "\r" in match[0]
 
     def skip_spaces(self, newlines: bool = False) -> None:
-        """Skip white space but not comments: a `#` between a key and its value is part of the value."""
+        """Skip spaces and tabs, and also line ends if `newlines` is set, but no comments."""
         blanks = " \t\r\n" if newlines else " \t"
         while self.peek() and self.peek() in blanks:
             self.at += 1
 
     def take_char(self, chars: str) -> bool:
-        """Skip the next character if it is one of `chars`; return whether it is."""
+        """Skip the next character if it is one of `chars`; return whether it was skipped."""
         if self.peek() and self.peek() in chars:
             self.at += 1
             return True
         return False
 
     def take_key(self) -> tuple[str, bool]:
-        """Return the key at the cursor and whether it was quoted."""
+        """Read a key; return the key, and whether it was quoted."""
         quote = self.peek()
         if quote in ('"', "'"):
             return self._take_until(quote, "the key"), True
@@ -123,7 +126,7 @@ class Lexer:
         return match[0], False
 
     def take_path(self) -> str:
-        """Return the path of an include."""
+        """Read the path of an include and return it."""
         self.skip_spaces()
         if self.peek() in ('"', "'"):
             return self._take_until(self.peek(), "the path")
@@ -133,7 +136,7 @@ class Lexer:
         return match[0]
 
     def take_scalar(self, key: str) -> Value | Variable:
-        """Return the value at the cursor, which must not be a map or a list."""
+        """Read a value that must not be a map or a list, and return it; `key` names it in error texts."""
         start = self.at
         quote = self.peek()
         if quote == '"':

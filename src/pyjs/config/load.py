@@ -31,9 +31,9 @@ def load_options(
     flags: Mapping[str, str | int | bool],
     keys: ConfigMap | None = None,
 ) -> Options:
-    """Return the options in the file at `path` (which may be None), overridden by `keys` and then by `flags`.
+    """Return the options from the file at `path`, overridden by `keys` and then by `flags`.
 
-    `warnings` of the result lists probable mistakes.
+    If `path` is None, there is no file. The `warnings` of the result are probable mistakes and repeated keys.
 
     Raises:
         ConfigError: the configuration is invalid; the text has the place, cause and fix of each problem.
@@ -51,7 +51,11 @@ def load_options(
 def _load_entries(
     options: Options, path: str | None, read: Read, environ: Mapping[str, str], keys: ConfigMap | None
 ) -> dict[str, Place]:
-    """Apply the file and then `keys` to `options`; return the place of each attribute."""
+    """Set `options` from the file at `path`, overridden by `keys`; return the place of each attribute that was set.
+
+    Raises:
+        ConfigError: the file cannot be read, or there is a problem in it or in `keys`.
+    """
     # Imported lazily: a server configured only by flags needs neither the tables nor the language.
     from pyjs.config.table import Reading, read_block
     from pyjs.config.tables import TOP
@@ -74,7 +78,7 @@ def _load_entries(
 def _load_file(
     options: Options, path: str, read: Read, environ: Mapping[str, str], reading: Reading
 ) -> ConfigMap:
-    """Return the contents of the file, and set `config_digest`."""
+    """Parse the file at `path`, set `options.config_digest`, and return the entries of the file."""
     from pyjs.config.parser import parse_file
 
     entries = parse_file(path, read, environ, reading.twice)
@@ -86,7 +90,10 @@ def _load_file(
 
 
 def _check_together(options: Options, places: Mapping[str, Place]) -> list[Problem]:
-    """Return the problems of options that are valid by themselves, but not together."""
+    """Return the problems of options that are valid by themselves, but not together.
+
+    Also set the time limit of authorization, if it is not configured and clients use TLS.
+    """
     unknown = Place(options.config_path or COMMAND_LINE, 1 if options.config_path else 0, 1)
 
     def at(attr: str) -> Place:
@@ -224,10 +231,10 @@ class Change(NamedTuple):
 
 
 def reload_options(options: Options, read: Read, environ: Mapping[str, str]) -> Options:
-    """Return the options in the current file, with the flags of `options`.
+    """Read the configuration file of `options` again; return the new options, with the flags of `options`.
 
     Raises:
-        ConfigError: the file is invalid or does not exist.
+        ConfigError: there is no configuration file, or it is invalid or cannot be read.
     """
     if options.config_path is None:
         cause = "can only reload config when a file is provided using -c or --config"
@@ -236,7 +243,7 @@ def reload_options(options: Options, read: Read, environ: Mapping[str, str]) -> 
 
 
 def changes(old: Options, new: Options) -> list[Change]:
-    """Return the options that differ, in the order of the tables; secrets appear as stars."""
+    """Return the options that differ, in the order of the option tables; secrets are shown as stars."""
     from pyjs.config.tables import TABLES
 
     found: list[Change] = []
@@ -272,18 +279,24 @@ def changes(old: Options, new: Options) -> list[Change]:
 
 
 def _without(block: object, *names: str) -> object:
-    """Return a block without some of its keys."""
+    """Return a copy of the map `block` without the keys `names`."""
     assert isinstance(block, dict)
     return {name: value for name, value in block.items() if name not in names}
 
 
 def _is_idle(attr: str, old: Options, new: Options) -> bool:
-    """Return whether an option may change although its row is not reloadable, because nothing uses its old value."""
+    """Return whether `attr` is an option of JetStream, and JetStream is off in `old` or in `new`.
+
+    Such an option may change, even if its row is not reloadable.
+    """
     return attr.startswith("jetstream.") and not (old.jetstream.enabled and new.jetstream.enabled)
 
 
 def _is_fixed(attr: str, before: object, after: object) -> bool:
-    """Return whether a storage limit cannot change now: it is lower, or the old limit depends on the machine."""
+    """Return whether `attr` is a storage limit that a running server cannot change from `before` to `after`.
+
+    The server cannot lower a limit, and cannot change a limit of -1, which depends on the machine.
+    """
     if attr not in ("jetstream.max_memory", "jetstream.max_storage"):
         return False
     assert isinstance(before, int)
@@ -298,7 +311,7 @@ def _get(options: object, attr: str) -> object:
 
 
 def _plain(data: object) -> object:
-    """Return `data` as plain values, which compare by content."""
+    """Return `data` with its dataclasses as dictionaries, at every level, so that it compares by content."""
     if isinstance(data, tuple):
         return tuple(_plain(element) for element in data)
     if isinstance(data, dict):

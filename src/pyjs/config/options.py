@@ -1,4 +1,4 @@
-"""The options of the server: typed values with their defaults, checked.
+"""The options of the server: typed and checked values, with their defaults.
 
 Knows nothing of files and flags. Sizes are in bytes, times in nanoseconds. Where 0 in a file means the default, the
 option here has the default; the comment of each attribute states any other meaning of 0 and -1.
@@ -44,7 +44,7 @@ class ResponsePermission:
 
 @dataclass(eq=False, repr=False, slots=True)
 class PermissionOptions:
-    """The permissions of a user; None allows everything."""
+    """The permissions of a user. If `publish` or `subscribe` is None, every subject is allowed."""
 
     publish: SubjectPermissions | None = None
     subscribe: SubjectPermissions | None = None
@@ -80,7 +80,7 @@ class CalloutOptions:
 
 @dataclass(eq=False, repr=False, slots=True)
 class AuthorizationOptions:
-    """The users that may connect, in addition to the users of accounts."""
+    """The options of the block `authorization`, whose users may connect in addition to those of accounts."""
 
     user: str = ""  # the single user; "" if there is none
     password: str = ""
@@ -102,13 +102,13 @@ class TrustedProxy:
 
 @dataclass(eq=False, repr=False, slots=True)
 class ProxiesOptions:
-    """The proxies that sign the nonces of their clients."""
+    """The options of the block `proxies`: the proxies that are trusted."""
 
     trusted: tuple[TrustedProxy, ...] = ()
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The public keys."""
+        """The public keys of the trusted proxies, without duplicates."""
         return tuple(dict.fromkeys(each.key for each in self.trusted))
 
 
@@ -146,7 +146,7 @@ class AccountLimits:
 
 @dataclass(eq=False, repr=False, slots=True)
 class AccountJetStreamOptions:
-    """Limits for the streams of one account; -1 means that only the server's limits apply."""
+    """The JetStream options of one account. A limit of -1 means that only the server's limits apply."""
 
     max_memory: int = -1
     max_storage: int = -1
@@ -163,7 +163,7 @@ class AccountJetStreamOptions:
 
 @dataclass(slots=True)
 class TraceDest:
-    """The destination of traces of messages with a `traceparent`."""
+    """The destination of traces of messages that have a header `traceparent`."""
 
     dest: str = ""  # "": no traces
     sampling: int = 100  # percent of these messages that are traced
@@ -197,7 +197,7 @@ class AccountOptions:
 
 @dataclass(eq=False, repr=False, slots=True)
 class BatchLimits:
-    """The server's limits for atomic and fast batches; by default, more fast than atomic batches may be open."""
+    """The server's limits for atomic and fast batches."""
 
     max_inflight_per_stream: int = 50
     max_inflight_total: int = 1000
@@ -209,7 +209,7 @@ class BatchLimits:
 
 @dataclass(eq=False, repr=False, slots=True)
 class JetStreamLimits:
-    """The server's limits for options of streams and consumers; 0 means no limit."""
+    """The server's limits for options of streams and consumers; 0 means no limit, unless a comment says otherwise."""
 
     max_ack_pending: int = 0
     max_request_batch: int = 0
@@ -245,7 +245,7 @@ class JetStreamOptions:
 
 @dataclass(eq=False, repr=False, slots=True)
 class HttpLogin:
-    """The login for requests to the monitoring port: user and password, or the token."""
+    """The login for requests to the monitoring port: a user with a password, or a token."""
 
     user: str = ""
     password: str = ""  # plain text, or a bcrypt hash
@@ -256,7 +256,7 @@ class HttpLogin:
 
 @dataclass(eq=False, repr=False, slots=True)
 class MonitoringOptions:
-    """The port of the monitoring pages; at most one of the two ports is used."""
+    """The options of the monitoring pages; at most one of the two ports is used."""
 
     host: str = ""  # "": the host for clients
     http_port: int = 0  # 0: no port; -1: any free port
@@ -267,7 +267,7 @@ class MonitoringOptions:
 
 @dataclass(eq=False, repr=False, slots=True)
 class TlsOptions:
-    """TLS of one port, with the checks of the peers' certificates. Without a certificate, TLS is off."""
+    """The TLS options of one port. Without a certificate, TLS is off."""
 
     cert_file: str = ""  # certificate chain, PEM
     key_file: str = ""  # private key of `cert_file`, PEM
@@ -287,13 +287,13 @@ class TlsOptions:
 
     @property
     def certificates(self) -> tuple[tuple[str, str], ...]:
-        """The (certificate, key) files of all certificates, or () if TLS is off."""
+        """The pairs (certificate file, key file) of the server, or () if TLS is off."""
         return (((self.cert_file, self.key_file),) if self.cert_file else ()) + self.certs
 
 
 @dataclass(eq=False, repr=False, slots=True)
 class WebSocketLogins:
-    """The single user or token of WebSocket clients, which replaces that of all clients."""
+    """The single user or token of WebSocket clients, used in place of that of the block `authorization`."""
 
     user: str = ""
     password: str = ""
@@ -303,7 +303,7 @@ class WebSocketLogins:
 
 @dataclass(eq=False, repr=False, slots=True)
 class WebSocketOptions:
-    """The port for WebSocket clients, with a single user or token that replaces the general one on this port."""
+    """The options of the port for WebSocket clients."""
 
     host: str = "0.0.0.0"
     port: int = 0  # 0: none; -1: any free one
@@ -326,7 +326,7 @@ class WebSocketOptions:
 
     @property
     def has_logins(self) -> bool:
-        """Whether this block sets logins for WebSocket clients, in place of those of other clients."""
+        """Whether the block sets a user, a token or a `no_auth_user` for WebSocket clients."""
         return bool(self.authorization.user or self.authorization.token or self.no_auth_user)
 
 
@@ -342,7 +342,7 @@ class RouteUrl:
 
 @dataclass(eq=False, repr=False, slots=True)
 class ClusterLogin:
-    """The login required from other servers."""
+    """The user and password that other servers must send."""
 
     user: str = ""  # "": any server may connect
     password: str = ""
@@ -351,7 +351,7 @@ class ClusterLogin:
 
 @dataclass(eq=False, repr=False, slots=True)
 class ClusterOptions:
-    """The cluster of this server. Without a port, the server is in no cluster."""
+    """The options of the cluster. Without a port, the server is not in a cluster."""
 
     name: str = ""
     host: str = "0.0.0.0"
@@ -372,7 +372,10 @@ class ClusterOptions:
 
     @property
     def advertised(self) -> tuple[str, int] | None:
-        """The host and port of `advertise`, or None if it is not set."""
+        """The host and port of `advertise`, or None if it is not set.
+
+        Without a port in `advertise`, the port is that of the cluster, or 0 if that is -1.
+        """
         if not self.advertise:
             return None
         host, _, port = self.advertise.rpartition(":")
@@ -383,7 +386,7 @@ class ClusterOptions:
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """One process of a server with several workers, and its place among them."""
+    """One of the processes of a server that has several workers."""
 
     number: int  # from 1; without `spread_workers`, only the first worker has streams
     count: int
@@ -395,7 +398,7 @@ class Worker:
 
 @dataclass(eq=False, repr=False, slots=True)
 class Warnings:
-    """Warnings about a valid configuration: file:line:column: cause; fix."""
+    """Warnings about a valid configuration, each in the form `file:line:column: cause; fix`."""
 
     mistakes: tuple[str, ...] = ()  # probable mistakes; -t fails because of them
     repeated: tuple[str, ...] = ()  # keys that are set twice; -t accepts them, as in nats-server
@@ -406,7 +409,7 @@ LOG_FORMATS = ("text", "json")
 
 @dataclass(eq=False, repr=False, slots=True)
 class LogOptions:
-    """The log: its file, the form of its lines, and the events in it. Attributes are named after their keys."""
+    """The options of the log. Attributes are named after their keys."""
 
     debug: bool = False
     trace: bool = False
@@ -422,7 +425,7 @@ class LogOptions:
 
 @dataclass(eq=False, repr=False, slots=True)
 class ConnectionLimits:
-    """Limits for connections, and intervals for silent ones. Attributes are named after their keys."""
+    """Limits and ping intervals of connections. Attributes are named after their keys."""
 
     max_payload: int = 1 << 20  # -1: no limit
     max_pending: int = 64 << 20
@@ -492,7 +495,7 @@ class Options:
 
     @property
     def runs_jetstream(self) -> bool:
-        """Whether this process has streams; of several workers, only the first one or all do."""
+        """Whether this process has streams. With several workers, all have streams or only the first has."""
         shares = self.worker is None or self.worker.number == 1 or self.jetstream.spread_workers
         return self.jetstream.enabled and shares
 
@@ -503,14 +506,20 @@ class Options:
         return bool(self.jetstream.declared) or any(each and each.declared for each in accounts)
 
     def compact_declared(self) -> None:
-        """Keep of the declared blocks only what is compared and shown later; their assets must have been read."""
+        """Replace the declared blocks of all accounts by their plain values, without places.
+
+        Call this after the declared assets have been read from the blocks.
+        """
         self.jetstream.declared.compact()
         for account in self.accounts.values():
             if account.jetstream is not None:
                 account.jetstream.declared.compact()
 
     def jetstream_of(self, account: str) -> AccountJetStreamOptions | None:
-        """Return the JetStream limits of an account, or None if JetStream is off in this account."""
+        """Return the JetStream options of an account, or None if the file does not enable JetStream in it.
+
+        If the file has no accounts except the global and the system account, the global account has the defaults.
+        """
         configured = self.accounts.get(account)
         if configured is not None and configured.jetstream is not None:
             return configured.jetstream
@@ -521,11 +530,11 @@ class Options:
 
     @property
     def operator_keys(self) -> tuple[str, ...]:
-        """The keys that may sign accounts, or () if the file defines accounts and users."""
+        """The public keys that may sign the tokens of accounts, or () outside operator mode."""
         return self.trusted_keys or tuple(key for each in self.operators for key in each.claims.trusted_keys)
 
     def users(self) -> Iterator[UserOptions]:
-        """Yield each configured user of every block."""
+        """Yield each configured user of the server, of WebSocket clients and of the accounts."""
         single = self.authorization
         if single.user:
             yield UserOptions(single.user, single.password)
@@ -537,7 +546,7 @@ class Options:
             yield from account.users
 
     def exchanges(self) -> dict[str, Exchange]:
-        """Return the exports, imports and mappings of each account, by name."""
+        """Return the exports, imports and mappings of each account, by the name of the account."""
         from pyjs.config.exchange.declared import Exchange  # imported lazily, as in AccountOptions
 
         declared = {name: account.exchange() for name, account in self.accounts.items()}
@@ -548,7 +557,7 @@ class Options:
         return bool(self.mappings) or any(account.shares() for account in self.accounts.values())
 
     def has_plain_password(self) -> bool:
-        """Return whether the configuration has a password or token in plain text."""
+        """Return whether a password or token of a client is in plain text."""
         secrets = [
             self.authorization.token,
             self.websocket.authorization.token,
@@ -558,5 +567,5 @@ class Options:
 
 
 def is_bcrypt(secret: str) -> bool:
-    """Return whether `secret` is a bcrypt hash rather than a password."""
+    """Return whether `secret` begins as a bcrypt hash does, for example with `$2b$10$`."""
     return secret[:4] in ("$2a$", "$2b$", "$2x$", "$2y$") and secret[4:6].isdigit() and secret[6:7] == "$"

@@ -43,12 +43,12 @@ VALUES_MAX = 1_000_000  # number of values; a value counts once for each referen
 def parse_file(
     path: str, read: Read, environ: Mapping[str, str], twice: list[Problem] | None = None
 ) -> ConfigMap:
-    """Return the contents of the file `path` and its includes.
+    """Parse the file at `path` with its includes, and return its entries.
 
-    Add to `twice` the keys that are set twice in one block of a file.
+    If `twice` is given, add to it a problem for each key that is set twice in one block of a file.
 
     Raises:
-        ConfigError: the text is not in this language, or a file cannot be read.
+        ConfigError: a file cannot be read, contains a syntax error, or exceeds a limit.
     """
     try:
         text = read(path)
@@ -64,7 +64,7 @@ def _read_nothing(path: str) -> str:
 
 
 class _Whole:
-    """Counts files, characters and values of a whole configuration, and enforces their limits."""
+    """The numbers of files, characters and values of a whole configuration, and the checks of their limits."""
 
     __slots__ = ("_shapes", "_size", "_twice", "_values", "files")
 
@@ -77,29 +77,30 @@ class _Whole:
         self._shapes: dict[int, tuple[object, int, int]] = {}
 
     def read(self, text: str, place: Place) -> None:
-        """Count the text of a file or variable; `place` is where it is referred to."""
+        """Count the characters of a file or variable; raise ConfigError at `place` if there are too many."""
         self._size += len(text)
         if self._size > SIZE_MAX:
             cause = f"the configuration has more than {SIZE_MAX} characters, includes and variables counted"
             raise ConfigError.at(place, cause, "write a smaller one")
 
     def compare(self, first: Entry | None, second: Entry) -> None:
-        """Note a key that a block sets twice in the same file.
-
-        Overriding a key of an included file does not count.
-        """
+        """Add a problem if `first`, an earlier entry with the same key in the same block, is in the same file."""
         if first is not None:
             note_repeated(self._twice, first, second)
 
     def note(self, data: ConfigMap | list[Value]) -> None:
-        """Note the number of values and levels of a map or list."""
+        """Store the number of values of a map or list, and the number of its levels, for `use`."""
         values = data if isinstance(data, list) else [entry.value for entry in data.values()]
         shapes = [self._shape(value.data) for value in values]
         count = 1 + sum(count for count, _ in shapes)
         self._shapes[id(data)] = (data, count, 1 + max((depth for _, depth in shapes), default=0))
 
     def use(self, value: Value, depth: int) -> None:
-        """Count a value that is inserted `depth` levels below the top."""
+        """Count the values of `value`, which is inserted `depth` levels below the top.
+
+        Raises:
+            ConfigError: there are too many values or levels.
+        """
         count, levels = self._shape(value.data)
         if depth + levels > DEPTH_MAX:
             cause = f"maps, lists and references are nested more than {DEPTH_MAX} deep"
@@ -110,12 +111,12 @@ class _Whole:
             raise ConfigError.at(value.place, cause, "refer to fewer")
 
     def _shape(self, data: object) -> tuple[int, int]:
-        """Return the number of values and levels of `data`."""
+        """Return the number of values and the number of levels of `data`; a single value has no levels."""
         return self._shapes[id(data)][1:] if isinstance(data, ConfigMap | list) else (1, 0)
 
 
 class Parser:
-    """The parser of one file."""
+    """A parser of one file, or of the value of one environment variable."""
 
     __slots__ = ("_depth", "_environ", "_including", "_lexer", "_read", "_resolving", "_scopes", "_whole")
 
@@ -169,7 +170,7 @@ class Parser:
         return scope
 
     def _entry(self, scope: ConfigMap) -> None:
-        """Read one entry into `scope`."""
+        """Read one entry, or the entries of an included file, into `scope`."""
         lexer = self._lexer
         place = lexer.place()
         key, quoted = lexer.take_key()
@@ -243,7 +244,7 @@ class Parser:
         return values
 
     def _end(self, separators: str, closer: str) -> None:
-        """Skip the separators after a value, or stop before `closer`; fail at any other text."""
+        """Skip the separators after a value, or stop before `closer`; raise ConfigError at any other text."""
         lexer = self._lexer
         line_ended = lexer.skip_gap()
         if lexer.take_char(separators) or line_ended:
@@ -264,7 +265,7 @@ class Parser:
             scope.put(entry)
 
     def _included(self, path: str, place: Place) -> ConfigMap:
-        """Return the entries of the included file."""
+        """Parse the included file and return its entries; `place` is that of the include."""
         self._whole.files += 1
         if self._depth >= DEPTH_MAX or self._whole.files > FILES_MAX:
             limit = f"{DEPTH_MAX} levels deep" if self._depth >= DEPTH_MAX else f"{FILES_MAX} files"

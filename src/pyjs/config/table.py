@@ -24,7 +24,7 @@ PROBLEMS_MAX = 50  # maximum number of problems shown
 
 @dataclass(eq=False, repr=False, frozen=True, slots=True)
 class Kind:
-    """A kind of value: its name in texts, and the function that reads it."""
+    """A kind of option value: its name in error texts, and the function that reads it."""
 
     name: str
     read: Callable[[Reading, Key, Value, object], object]
@@ -35,7 +35,7 @@ class Kind:
 
 @dataclass(eq=False, repr=False, frozen=True, slots=True)
 class Key:
-    """One row: a key with an effect."""
+    """A row of an option table: a key that has an effect."""
 
     name: str
     kind: Kind
@@ -57,14 +57,14 @@ class Key:
 
 
 class Unsupported(NamedTuple):
-    """A key of nats-server that has no effect here, with all of its names."""
+    """A key of nats-server that has no effect here, with all of its names and the reason."""
 
     names: tuple[str, ...]
     reason: str
 
 
 class Table:
-    """The option table of one block: its rows."""
+    """The option table of one block of the configuration file."""
 
     def __init__(self, path: str, keys: Iterable[Key], unsupported: Iterable[Unsupported] = ()) -> None:
         self.path = path  # the attribute of Options that the block fills, dotted; "": the top level
@@ -105,7 +105,7 @@ def read_block(reading: Reading, table: Table, entries: ConfigMap, target: objec
 
 
 def _note_other_spellings(reading: Reading, table: Table, entries: ConfigMap) -> None:
-    """Note each key that occurs in the block a second time, in other case or under an alias."""
+    """Add a warning for each key that occurs twice in the block, in different case or under an alias."""
     first: dict[str, Entry] = {}
     for entry in entries.values():
         key = table.key_by_name.get(entry.key.lower())
@@ -157,5 +157,5 @@ def assign(target: object, attr: str, data: object) -> None:
 
 
 def wrong_type(key: Key, value: Value, expected: str, fix: str) -> Refused:
-    """Return the exception that refuses a value of the wrong type."""
+    """Return, without raising it, the exception that refuses a value of the wrong type."""
     return Refused(value.place, f'"{key.name}" expects {expected}, found {describe(value, key.secret)}', fix)

@@ -103,7 +103,7 @@ def _read_log_format(reading: Reading, key: Key, value: Value, target: object) -
 
 
 def _read_pair(reading: Reading, key: Key, value: Value, target: object) -> object:
-    """Read a bool, and return it twice, for the two attributes of the key."""
+    """Read a bool and return it twice, since the key sets two attributes."""
     on = BOOL.read(reading, key, value, target)
     return on, on
 
@@ -121,7 +121,7 @@ def _read_max_subscriptions(reading: Reading, key: Key, value: Value, target: ob
 
 
 def _read_feature_flags(reading: Reading, key: Key, value: Value, target: object) -> dict[str, bool]:
-    """Read the feature flags; those without effect here are refused."""
+    """Read a map of feature flags; refuse a flag that has no effect in this server."""
     flags: dict[str, bool] = {}
     for name, entry in read_map(key, value, "js_ack_fc_v2: true").items():
         if name not in FEATURE_FLAGS:

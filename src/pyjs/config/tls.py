@@ -33,7 +33,7 @@ PAIR = "cert_file: server.pem, key_file: key.pem"
 
 
 def _read_timeout(reading: Reading, key: Key, value: Value, target: object) -> object:
-    """Read a duration, or a number of seconds that may have a fraction."""
+    """Read a duration, or a number of seconds that may have a fraction, and return it in nanoseconds."""
     if isinstance(value.data, float | int) and not isinstance(value.data, bool):
         if not 0 < value.data <= INT32_MAX:
             raise Refused(value.place, f'"timeout" is {value.data} seconds', 'write "2s" for instance')

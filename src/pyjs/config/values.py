@@ -22,7 +22,7 @@ Data: TypeAlias = "str | int | float | bool | datetime | list[Value] | ConfigMap
 
 @dataclass(slots=True)
 class Value:
-    """One value with its place, and the text of a bare word ("2m" for 2000000)."""
+    """A parsed value with its place. `raw` is the source text of a bare word, such as "2m" for 2000000."""
 
     data: Data
     place: Place
@@ -31,7 +31,7 @@ class Value:
 
 @dataclass(eq=False, repr=False, slots=True)
 class Entry:
-    """A key with its value in a map."""
+    """A key with its value, as an element of a map."""
 
     key: str
     place: Place
@@ -40,16 +40,19 @@ class Entry:
 
 
 class ConfigMap(dict[str, Entry]):
-    """A parsed map: its entries by key. Setting a key again moves it to the end."""
+    """A parsed map: its entries by key, in the order in which `put` last set them."""
 
     def put(self, entry: Entry) -> None:
-        """Add `entry`; replace an earlier one with exactly the same name."""
+        """Add `entry` at the end, in place of an earlier entry with exactly the same key."""
         self.pop(entry.key, None)
         self[entry.key] = entry
 
 
 def note_repeated(noted: list[Problem], first: Entry, second: Entry) -> None:
-    """Add a warning about a key that is set twice in its block, unless one of the two is in an included file."""
+    """Add a problem to `noted` for a key that is set twice in a block.
+
+    Do nothing if the two entries are in different files, or if `noted` is full.
+    """
     if first.place.file != second.place.file or len(noted) >= REPEATED_MAX:
         return
     name = "" if first.key == second.key else f' as "{first.key}"'

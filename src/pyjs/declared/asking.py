@@ -55,12 +55,12 @@ class Ask(NamedTuple):
 
     @property
     def payload(self) -> bytes:
-        """The body as JSON."""
+        """The body in JSON."""
         return orjson.dumps(self.body)
 
 
 class LookFailed(PyjsError):
-    """Raised when the stored streams or consumers cannot be listed; the exception's text says why."""
+    """Raised when the stored streams or consumers cannot be listed; the message has the reason."""
 
     def __init__(self, reason: str, *, is_temporary: bool) -> None:
         super().__init__(reason)
@@ -68,7 +68,7 @@ class LookFailed(PyjsError):
 
 
 class InvalidAnswer(LookFailed):
-    """An answer is not one of the JetStream API."""
+    """Raised when an answer is not a valid answer of the JetStream API."""
 
     def __init__(self) -> None:
         super().__init__("an answer is invalid", is_temporary=False)
@@ -83,10 +83,10 @@ class Outcome(NamedTuple):
 
 
 def plan(assets: AccountAssets, now_ns: int) -> Exchange[Plan]:
-    """Look up the stored assets, and return the plan.
+    """Look up the stored assets, and return the plan for one account.
 
     Raises:
-        LookFailed: a list was not answered, or refused.
+        LookFailed: a request for a list was refused or not answered, or the answer is invalid.
     """
     stored = Stored()
 
@@ -106,7 +106,7 @@ def plan(assets: AccountAssets, now_ns: int) -> Exchange[Plan]:
 
 
 def _in_steps(steps: Generator[None, None, Result]) -> Exchange[Result]:
-    """Run the steps, and yield to other work after each."""
+    """Run the generator `steps` to its end and return its result; yield [] after each step."""
     while True:
         try:
             next(steps)
@@ -117,7 +117,11 @@ def _in_steps(steps: Generator[None, None, Result]) -> Exchange[Result]:
 
 
 def _take_stream(info: dict[str, Any], stored: Stored) -> None:
-    """Add a stream of a list; one with unknown options is unavailable. Raises InvalidAnswer."""
+    """Add a stream of a list to `stored`; a stream with unknown options is unavailable.
+
+    Raises:
+        InvalidAnswer: a field is missing or invalid.
+    """
     try:
         state, name = info["state"], info["config"]["name"]
         contents = Contents(
@@ -136,7 +140,10 @@ def _take_stream(info: dict[str, Any], stored: Stored) -> None:
 
 
 def _look_at_consumers(assets: AccountAssets, stored: Stored) -> Exchange[None]:
-    """Look up the consumers of each stream for which the file declares consumers or other consumer limits."""
+    """Look up the consumers of each stored stream for which the file declares consumers or other consumer limits.
+
+    If the consumers of a stream cannot be listed, the stream is unavailable.
+    """
     changing = [
         name
         for name, asset in assets.streams.items()
@@ -158,7 +165,11 @@ def _look_at_consumers(assets: AccountAssets, stored: Stored) -> Exchange[None]:
 
 
 def _take_consumer(stream: str, found: dict[str, ConsumerConfig], info: dict[str, Any]) -> None:
-    """Add a consumer of a list. Raises InvalidAnswer."""
+    """Add a consumer of a list to `found`.
+
+    Raises:
+        InvalidAnswer: a field is missing or invalid.
+    """
     try:
         body = orjson.dumps({"stream_name": stream, "config": info["config"]})
         found[info["name"]] = read_create(body, strict=False).config
@@ -172,9 +183,12 @@ def _infos(
     take: Callable[[dict[str, Any]], None],
     take_rest: Callable[[dict[str, Any]], None] | None = None,
 ) -> Exchange[None]:
-    """Take all elements of a list, and then the rest of each page. Raises LookFailed.
+    """Request all pages of a list; call `take` for each element, and `take_rest` for each page.
 
-    Pages are not collected: to free those of 10,000 streams at once would take a tenth of a second.
+    Pages are not collected, because freeing all of them at once would take too long.
+
+    Raises:
+        LookFailed: a page cannot be requested, or is invalid.
     """
     pages = yield from _pages(words, [0])
     offsets = _other_offsets(pages[0])
@@ -194,7 +208,11 @@ def _infos(
 
 
 def _pages(words: str, offsets: list[int]) -> Exchange[list[dict[str, Any]]]:
-    """Return the pages of a list that begin at `offsets`. Raises LookFailed."""
+    """Return the pages of a list that begin at `offsets`.
+
+    Raises:
+        LookFailed: a page was refused or not answered, or is invalid.
+    """
     if not offsets:
         return []
     answers = yield [Ask(words, {"offset": offset}) for offset in offsets]
@@ -204,7 +222,11 @@ def _pages(words: str, offsets: list[int]) -> Exchange[list[dict[str, Any]]]:
 
 
 def _other_offsets(page: dict[str, Any]) -> Iterator[int]:
-    """Return the offsets of the pages after the first one. Raises InvalidAnswer."""
+    """Return the offsets of the pages after `page`, the first page of a list.
+
+    Raises:
+        InvalidAnswer: the total or the limit of the page is invalid.
+    """
     total, limit = page.get("total", 0), page.get("limit", PAGE)
     if type(total) is not int or type(limit) is not int or not 0 < limit <= PAGE or total > STREAMS_MAX:
         raise InvalidAnswer
@@ -227,7 +249,7 @@ def _is_temporary(error: dict[str, Any]) -> bool:
 
 
 def carry_out(planned: Plan) -> Exchange[list[Outcome]]:
-    """Send the requests of a plan, wave after wave; return the result of every action in the order of the plan."""
+    """Send the requests of a plan, wave after wave; return the outcomes of all actions, in the order of the plan."""
     outcomes = {id(each): Outcome(each, each.reason, each.reason == NO_ANSWER) for each in planned.actions}
     waves: dict[int, list[Action]] = {}
     for each in planned.actions:

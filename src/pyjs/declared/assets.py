@@ -48,7 +48,7 @@ class ConsumerAsset:
 
     @property
     def shown_name(self) -> str:
-        """The stream and the name."""
+        """The name of the stream and the name of the consumer, for messages."""
         return f"{self.stream} > {self.name}"
 
 

@@ -37,12 +37,12 @@ class Change(NamedTuple):
 
 
 def stream_changes(old: StreamConfig, new: StreamConfig) -> tuple[Change, ...]:
-    """Return the options of a stream that differ."""
+    """Return the options in which two configurations of a stream differ."""
     return _changes(old, new)
 
 
 def consumer_changes(old: ConsumerConfig, new: ConsumerConfig) -> tuple[Change, ...]:
-    """Return the options of a consumer that differ."""
+    """Return the options in which two configurations of a consumer differ."""
     return _changes(old, new)
 
 
@@ -70,7 +70,10 @@ def _value(name: str, value: Any) -> Any:
 
 
 def _shown(field: str, value: Any) -> str:
-    """Return a value for people: a duration with units, everything else as JSON without quotes around words."""
+    """Return a value as text: a duration with units, a string without quotes, any other value as JSON.
+
+    A text of more than TEXT_MAX characters is cut.
+    """
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, int) and field in DURATIONS:
@@ -111,7 +114,7 @@ class Contents(NamedTuple):
 def stream_loss(old: StreamConfig, new: StreamConfig, contents: Contents, now_ns: int) -> str:
     """Return a text about the messages that an update of a stream would remove now, or "" if it would remove none.
 
-    The end of a mirror counts too, since a stream cannot become a mirror again.
+    The end of a mirror counts as a loss, since a stream cannot become a mirror again.
     """
     if old.mirror is not None and new.mirror is None:
         return f"without a mirror, the stream stops copying {old.mirror.name} for good"

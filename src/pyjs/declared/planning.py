@@ -74,7 +74,7 @@ class Stored:
 
 @dataclass(slots=True)
 class Action:
-    """The action that a plan has for one asset."""
+    """The action of a plan for one asset."""
 
     asset: StreamAsset | ConsumerAsset
     verb: Verb
@@ -94,7 +94,10 @@ class Plan:
 
 
 def make_plan(assets: AccountAssets, stored: Stored, now_ns: int) -> Generator[None, None, Plan]:
-    """Return the plan, in steps; `now_ns` is the wall time, for the ages of messages."""
+    """Return the plan for one account; yield between steps.
+
+    `now_ns` is the wall time, from which the ages of messages are computed.
+    """
     planner = _Planner(assets, stored, now_ns)
     actions = yield from planner.stream_actions()
     actions += yield from planner.consumer_actions()
@@ -109,7 +112,7 @@ def make_plan(assets: AccountAssets, stored: Stored, now_ns: int) -> Generator[N
 
 
 def freed(table: dict[str, Any]) -> Generator[None, None, None]:
-    """Empty a table in steps: to free ten thousand configurations at once would take 30 ms."""
+    """Empty `table` in steps, since freeing thousands of configurations at once would delay other work."""
     while table:
         for _ in range(min(len(table), FREED_STEP)):
             table.popitem()
@@ -117,7 +120,7 @@ def freed(table: dict[str, Any]) -> Generator[None, None, None]:
 
 
 class _Planner:
-    """Finds the actions of a plan and their order, for `make_plan`."""
+    """The state of `make_plan`: the actions so far, and the streams and limits as they are after the plan."""
 
     def __init__(self, assets: AccountAssets, stored: Stored, now_ns: int) -> None:
         self._assets = assets
@@ -135,7 +138,7 @@ class _Planner:
         self._consumer_counts = {name: len(each) for name, each in stored.consumers.items()}  # after the plan
 
     def end(self) -> Generator[None, None, None]:
-        """Free what only the planner has."""
+        """Free, in steps, the configurations that only the planner has."""
         return freed(self._wanted)
 
     # -- streams -------------------------------------------------------------------------------------------------
@@ -179,9 +182,12 @@ class _Planner:
         return Action(asset, Verb.UPDATE, changes, config=as_json(wanted))
 
     def _check_room(self, config: StreamConfig, before: int) -> None:
-        """Refuse a stream if the account lacks room for its `max_bytes`. Raises ApiError.
+        """Reserve `max_bytes` of a stream, of which `before` bytes are already reserved.
 
-        In a cluster, nothing is checked: a server does not know the room on the others.
+        In a cluster, nothing is checked, since a server does not know the room on the others.
+
+        Raises:
+            ApiError: the account or the server lacks room.
         """
         assets = self._assets
         if assets.is_clustered:
@@ -196,7 +202,7 @@ class _Planner:
         self._reserved[config.storage] += max(config.max_bytes, 0) - before
 
     def _check_consumer_limits(self, old: StreamConfig, new: StreamConfig) -> None:
-        """Refuse consumer limits that an existing consumer exceeds. Raises ApiError."""
+        """Raise ApiError if a stored consumer exceeds the new consumer limits of its stream."""
         if new.consumer_limits == old.consumer_limits:
             return
         longest, most = new.consumer_limits.inactive_threshold_ns, new.consumer_limits.max_ack_pending
@@ -220,14 +226,17 @@ class _Planner:
         return None if there is None else there.config
 
     def _check_count(self) -> None:
-        """Refuse a stream beyond the account's limits. Raises ApiError."""
+        """Count one more stream, or raise ApiError if the account has as many as it may have."""
         limits = self._assets.limits
         if 0 < limits.max_streams <= self._count:
             raise errcodes.MAXIMUM_STREAMS_LIMIT.error()
         self._count += 1
 
     def _order(self) -> Generator[None, None, None]:
-        """Set the waves of the streams. Refuse a stream that needs a subject which another stream keeps."""
+        """Set the waves of the streams; yield between steps.
+
+        Refuse a stream that needs a subject which another stream keeps.
+        """
         taken = SubjectTree()
         for name, there in self._stored.streams.items():
             yield from self._take(name, there.config.subjects, taken)
@@ -253,7 +262,7 @@ class _Planner:
     def _ready(
         self, waiting: dict[str, Action], taken: SubjectTree
     ) -> Generator[None, None, tuple[list[str], list[str]]]:
-        """Return the streams of the next wave, and all streams whose subjects are free.
+        """Return the streams of the next wave, and all streams whose subjects are free; yield between steps.
 
         The subjects of the streams of the next wave are added to `taken`.
         """
@@ -358,7 +367,7 @@ class _Planner:
         return Action(asset, Verb.UPDATE, changes, wave=wave, config={**body, "action": "update"})
 
     def _stream_of(self, asset: ConsumerAsset) -> StreamConfig | str:
-        """Return the stream of a consumer as it is after the plan, or the reason why there is none."""
+        """Return the configuration that the stream of `asset` has after the plan, or why there is no such stream."""
         if asset.stream in self._stored.unavailable:
             return self._stored.unavailable[asset.stream]
         if asset.stream in self._wanted:
@@ -381,7 +390,11 @@ class _Planner:
         there: ConsumerConfig | None,
         claims: dict[str, Claims],
     ) -> None:
-        """Refuse a filter that overlaps with another consumer's on a workqueue stream. Raises ApiError."""
+        """Add the filters of a consumer to the claims on its workqueue stream.
+
+        Raises:
+            ApiError: the stream cannot have the consumer, for example because of overlapping filters.
+        """
         if stream.retention != "workqueue":
             return
         known = claims.get(stream.name)
@@ -396,7 +409,7 @@ class _Planner:
         known.put(wanted.durable_name, wanted)
 
     def _check_consumer_count(self, stream: StreamConfig) -> None:
-        """Refuse a consumer beyond the limits of stream and account. Raises ApiError."""
+        """Count one more consumer of a stream, or raise ApiError if it has as many as it may have."""
         count, assets = self._consumer_counts.get(stream.name, 0), self._assets
         limits = (
             stream.max_consumers,

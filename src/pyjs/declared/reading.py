@@ -73,7 +73,7 @@ def read_assets(options: Options) -> tuple[AccountAssets, ...]:
 def _declared(
     options: Options, problems: list[Problem]
 ) -> Iterator[tuple[str, DeclaredBlocks, AccountJetStreamOptions]]:
-    """Yield each account with its blocks and limits."""
+    """Yield each account that declares assets, with its blocks and limits; add problems to `problems`."""
     own = options.jetstream.declared
     if own:
         place, limits = _first_place(own), options.jetstream_of(GLOBAL_ACCOUNT)
@@ -107,7 +107,7 @@ def _first_place(blocks: DeclaredBlocks) -> Place:
 
 
 class _AccountReader:
-    """Reads the blocks of one account."""
+    """A reader of the blocks of one account."""
 
     def __init__(
         self,
@@ -125,7 +125,7 @@ class _AccountReader:
         self._assets = AccountAssets(account, options.jetstream, limits, is_clustered)
 
     def read(self) -> AccountAssets:
-        """Return the assets; problems are collected."""
+        """Read and check the blocks; return the assets, and add problems to the list of problems."""
         blocks = self._blocks
         self._read_streams("stream", blocks.streams, STREAM, models.StreamConfig, _stream)
         self._read_streams("kv", blocks.kv, KEY_VALUE, models.KeyValueConfig, _key_value)
@@ -176,7 +176,7 @@ class _AccountReader:
                 self._assets.streams[config.name] = StreamAsset(kind, name, config, entry.place, allowed)
 
     def _without_loss(self, entries: ConfigMap) -> tuple[ConfigMap, bool]:
-        """Return the entries that are options, and the value of `allow_data_loss`."""
+        """Return the entries without `allow_data_loss`, and the value of that entry or False."""
         rest, allowed = ConfigMap(), False
         for entry in entries.values():
             if entry.key.lower() != LOSS:
@@ -189,7 +189,7 @@ class _AccountReader:
         return rest, allowed
 
     def _check_streams(self) -> None:
-        """Apply the rules of the API, and refuse subjects that two streams declare."""
+        """Check the streams by the rules of the API, and that no two streams have overlapping subjects."""
         tree, owners = SubjectTree(), self._assets.streams
         for asset in owners.values():
             if len(self._problems) >= PROBLEMS_MAX:
@@ -241,12 +241,12 @@ def checked(
     find: Callable[[str], StreamConfig | None],
     overlapping: str | None = stream_rules.NOT_SEARCHED,
 ) -> StreamConfig:
-    """Return a configuration with the defaults that the server fills in.
+    """Check a stream by the rules of the API; return its configuration with the defaults that the server fills in.
 
     `overlapping` is None if the subjects of `config` are known not to overlap with each other.
 
     Raises:
-        ApiError: the first violation.
+        ApiError: a rule is violated.
     """
     stream_rules.check_create(config)
     errcodes.MAXIMUM_CONSUMERS_LIMIT.raise_if(0 < assets.limits.max_consumers < config.max_consumers)
@@ -261,7 +261,7 @@ def checked(
 
 
 def consumer_limits(assets: AccountAssets) -> consumer_rules.ConsumerLimits:
-    """Return the limits of the server and the account for consumers."""
+    """Return the limits of the server and the account for options of consumers."""
     server, account = assets.server.limits, assets.limits
     return consumer_rules.ConsumerLimits(
         server.max_ack_pending, server.max_request_batch, max(account.max_ack_pending, 0)
@@ -269,7 +269,7 @@ def consumer_limits(assets: AccountAssets) -> consumer_rules.ConsumerLimits:
 
 
 def first_taker(config: StreamConfig, others: Iterator[StreamConfig]) -> str:
-    """Return the name of the first other stream with a subject that overlaps with one of `config`; "": none."""
+    """Return the name of the first other stream whose subjects overlap with those of `config`, or "" without one."""
     tree = SubjectTree()
     for subject in config.subjects:
         tree.add(subject, config.name)
@@ -287,7 +287,7 @@ def _entries(block: Block) -> Iterator[tuple[str, Entry]]:
 
 
 def _entries_of(entries: ConfigMap) -> Iterator[tuple[str, Entry]]:
-    """Yield the entries that are assets, without those that are used as variables."""
+    """Yield the entries that declare assets, with their names; entries that are used as variables are left out."""
     for name, entry in entries.items():
         if not entry.used:
             yield name, entry

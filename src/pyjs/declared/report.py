@@ -27,12 +27,12 @@ def plan_lines(plan: Plan) -> Iterator[str]:
 
 
 def plan_line(action: Action) -> str:
-    """Return the line of one asset."""
+    """Return the line of `pyjs-server plan` for one action."""
     return f"{SIGNS[action.verb]} {described(action)}"
 
 
 def printable(text: str) -> str:
-    """Return a text without control characters: a client may have chosen a name or a description with some."""
+    """Return `text` with unprintable characters replaced by their escapes."""
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
@@ -72,14 +72,14 @@ def plan_json(plan: Plan) -> dict[str, Any]:
 
 
 def is_done(plans: Iterable[Plan]) -> bool:
-    """Return whether nothing is left to do."""
+    """Return whether every action of the plans is SAME."""
     return all(action.verb is Verb.SAME for plan in plans for action in plan.actions)
 
 
 def outcome_lines(account: str, outcomes: list[Outcome]) -> Iterator[tuple[bool, str]]:
-    """Yield the lines of the log for a plan that was carried out: whether it is an error, and the line.
+    """Yield (whether it is an error, text) for each line of the log about a plan that was carried out.
 
-    An asset that stays as it was has no line.
+    An asset that stays as it was has no line. After LINES_MAX lines, one more line has the number of the others.
     """
     count = 0
     for outcome in outcomes:
@@ -98,7 +98,7 @@ def outcome_lines(account: str, outcomes: list[Outcome]) -> Iterator[tuple[bool,
 
 
 def totals(outcomes: Iterable[Outcome]) -> str:
-    """Return how many assets were created, updated and so on."""
+    """Return a text with the numbers of assets that were created, updated and so on."""
     counts = Counter("failed" if each.error else DONE[each.action.verb] for each in outcomes)
     return (
         ", ".join(f"{counts[word]} {word}" for word in (*DONE.values(), "failed") if counts[word])

@@ -31,7 +31,7 @@ UNITS = "the units are ns, us, ms, s, m, h and d: 30d, 1h30m, 500ms"
 
 
 class Reader:
-    """Reads the entries of one asset; collects the problems of all of them in `problems`."""
+    """A reader of the entries of assets, which adds each problem to `problems`."""
 
     def __init__(self, problems: list[Problem]) -> None:
         self.problems = problems
@@ -41,7 +41,7 @@ class Reader:
     def read(
         self, entries: ConfigMap, place: Place, struct: Struct, model: type[Options]
     ) -> dict[str, Any] | None:
-        """Return the fields of one asset as JSON, or None after a problem."""
+        """Return the fields of one asset as JSON, or None if there is a problem."""
         before = len(self.problems)
         self._values = {}
         self._place = place
@@ -74,7 +74,7 @@ class Reader:
         return given
 
     def _read(self, value: Value, kind: Kind, path: Path) -> Any:
-        """Return a value as JSON; one of a wrong kind is left for the model to refuse."""
+        """Return a value as JSON. A value of a wrong kind is returned unchanged, for the model to refuse."""
         self._values[path] = value
         data = value.data
         if kind.name == "list" and kind.item is not None:
@@ -116,7 +116,7 @@ class Reader:
         return data
 
     def _refuse(self, path: Path, text: str) -> None:
-        """Note a fault that the model found, at the place of the value."""
+        """Add the problem `text`, which the model found at `path`, with the place of the value there."""
         while path and path not in self._values:
             path = path[:-1]
         value, name = self._values.get(path), ".".join(str(each) for each in path)
@@ -127,7 +127,7 @@ class Reader:
 
 
 def _without_days(text: str) -> str:
-    """Return a duration with its days converted to hours, since the language has no unit for days."""
+    """Return the text of a duration with its days converted to hours, since the language has no unit for days."""
     days, found, rest = text.partition("d")
     if found and days.isdecimal() and days.isascii() and len(days) < 7:
         return f"{int(days) * 24}h{rest}"

@@ -18,7 +18,7 @@ METRIC_PREFIX = "io.nats.jetstream.metric.v1."
 
 
 class Advisory(Answer):
-    """The fields of all advisories."""
+    """The base of all advisories and metrics."""
 
     type: str
     id: str
@@ -69,7 +69,7 @@ class BatchAbandoned(Advisory):
 
 
 class ConsumerAdvisory(Advisory):
-    """The fields of all advisories about a consumer."""
+    """The base of the advisories about a consumer."""
 
     stream: str
     consumer: str

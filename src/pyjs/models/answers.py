@@ -27,7 +27,7 @@ class ApiError(Answer):
 
 
 class ApiAnswer(Answer):
-    """The fields of all answers."""
+    """The base of all answers."""
 
     type: str
 
@@ -39,7 +39,7 @@ class ErrorResponse(ApiAnswer):
 
 
 class Page(ApiAnswer):
-    """An answer with one page of a list, beginning at `offset`."""
+    """The base of the answers with one page of a list, which begins at `offset`."""
 
     total: int
     offset: int
@@ -344,7 +344,7 @@ ANSWERS: dict[str, type[ApiAnswer]] = {
 
 
 def parse_answer(data: bytes | str) -> ApiAnswer:
-    """Return the answer in `data`, as a model of its type.
+    """Return the answer in `data`, as a model of its type or, if it is a refusal, as an ErrorResponse.
 
     Raises:
         ValueError: `data` is not an answer of the JetStream API, or has an unknown type.

@@ -19,13 +19,13 @@ NS_PER_US = 1_000
 
 
 def nanoseconds(*, days: float = 0, hours: float = 0, minutes: float = 0, seconds: float = 0) -> int:
-    """Return a duration in nanoseconds, the unit of requests."""
+    """Return the sum of the arguments in nanoseconds, precise to a microsecond."""
     given = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
     return given // timedelta(microseconds=1) * NS_PER_US
 
 
 def duration_ns(value: Any) -> Any:
-    """Return nanoseconds for a timedelta or a text such as "1m30s"; return any other value unchanged."""
+    """Return a timedelta, or a text such as "1m30s", in nanoseconds; return any other value unchanged."""
     if isinstance(value, timedelta):
         return value // timedelta(microseconds=1) * NS_PER_US
     return parse_duration_ns(value) if isinstance(value, str) else value
@@ -45,7 +45,7 @@ Time = AwareDatetime
 
 
 class Options(BaseModel):
-    """A request or configuration composed by a program. Unknown names are errors."""
+    """The base of requests and configurations that a program composes. Unknown names are errors."""
 
     model_config = ConfigDict(extra="forbid", validate_assignment=True)
 
@@ -54,12 +54,12 @@ class Options(BaseModel):
         return self.model_dump_json(exclude_unset=True).encode()
 
     def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
-        """Show the fields that were set, without secrets."""
+        """Return the names and values of the fields that were set, without secrets."""
         return [(name, value) for name, value in super().__repr_args__() if name in self.model_fields_set]
 
 
 class Answer(BaseModel):
-    """An answer of a server. Unknown fields, such as those of a newer server, are ignored."""
+    """The base of the answers of a server. Unknown fields, such as those of a newer server, are ignored."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -74,7 +74,7 @@ class Answer(BaseModel):
 
 
 def faults(model: type[Options], text: str) -> list[tuple[tuple[int | str, ...], str]]:
-    """Return the invalid fields of an object in JSON: the path of each, and what is expected there.
+    """Return the path and the problem of each invalid field in `text`, a JSON object; [] if `model` accepts it.
 
     Nothing is converted: a number in quotes is not a number.
     """

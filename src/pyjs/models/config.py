@@ -236,7 +236,7 @@ class ConsumerConfig(Options):
 
 
 class KeyValueConfig(Options):
-    """A key-value bucket. The stream of the bucket B is KV_B."""
+    """The configuration of a key-value bucket. The stream of the bucket B is KV_B."""
 
     description: str = Field(default="", description="A description for users.")
     history: Int = Field(default=1, description="Number of values stored for each key, from 1 to 64.")
@@ -265,7 +265,7 @@ class KeyValueConfig(Options):
 
 
 class ObjectStoreConfig(Options):
-    """An object store. The stream of the store B is OBJ_B."""
+    """The configuration of an object store. The stream of the store B is OBJ_B."""
 
     description: str = Field(default="", description="A description for users.")
     ttl: Duration = Field(default=0, description="Maximum age of an object; 0: no limit.")

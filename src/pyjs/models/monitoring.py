@@ -18,7 +18,7 @@ from pyjs.models.config import StreamConfig
 
 
 class Page(Answer):
-    """The fields of all pages except /healthz."""
+    """The base of all pages except /healthz."""
 
     server_id: str
     now: Time

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def accountz(monitored: Monitored, arguments: Arguments, now_ns: int) -> JsonDict:
-    """Return the names of all accounts, or the details of the requested one.
+    """Return the names of all accounts or, with the argument `acc`, the details of one account.
 
     Raises:
         BadArgument: there is no such account.
@@ -58,13 +58,13 @@ def _detail(monitored: Monitored, account: Account, now_ns: int) -> JsonDict:
 
 
 def _is_complete(monitored: Monitored, trusted: TrustedAccount) -> bool:
-    """Return whether all imports in the account's token are active."""
+    """Return whether all imports in the token of `trusted` are active."""
     shared = monitored.node.exchanges.get(trusted.name)
     return len(trusted.claims.imports) == (0 if shared is None else len(shared.imports))
 
 
 def _of_token(trust: TrustedAccounts | None, account: Account, now_ns: int) -> JsonDict:
-    """Return the display name of `account` and, if it has a token, the claims in the token."""
+    """Return the display name of `account` and, if it has a token, the token and its claims."""
     fields: JsonDict = {"name_tag": account.tag}
     trusted = None if trust is None else trust.accounts.get(account.name)
     if trusted is None or not trusted.text:

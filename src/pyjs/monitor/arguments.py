@@ -15,7 +15,7 @@ DIGITS_MAX = 20
 
 
 class BadArgument(Exception):
-    """Raised for an invalid argument; the exception's text is the body of the 400 answer."""
+    """Raised for an invalid argument; the message is the body of the answer, which has the HTTP status 400."""
 
 
 class Arguments:
@@ -40,7 +40,7 @@ class Arguments:
         return self._values.get(name, "")
 
     def flag(self, name: str) -> bool:
-        """Return the argument as a boolean, or False if it is absent.
+        """Return the argument as a boolean, or False if it is absent or empty.
 
         Raises:
             BadArgument: the argument is not one of Go's booleans.
@@ -55,7 +55,7 @@ class Arguments:
         )
 
     def integer(self, name: str) -> int:
-        """Return the argument as a signed 64-bit integer, or 0 if it is absent.
+        """Return the argument as a signed 64-bit integer, or 0 if it is absent or empty.
 
         Raises:
             BadArgument: the argument is not a number or does not fit.
@@ -65,7 +65,7 @@ class Arguments:
         return self._number(name, value, digits, "int", "Atoi", INT64_MAX)
 
     def unsigned(self, name: str) -> int:
-        """Return the argument as an unsigned 64-bit integer, or 0 if it is absent.
+        """Return the argument as an unsigned 64-bit integer, or 0 if it is absent or empty.
 
         Raises:
             BadArgument: the argument is not a number or does not fit.

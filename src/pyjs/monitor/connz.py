@@ -71,7 +71,7 @@ class ConnzOptions:
 
 
 def connz_options(arguments: Arguments) -> ConnzOptions:
-    """Return the options in the query string.
+    """Return the options that the arguments of a request for /connz set.
 
     Raises:
         BadArgument: an argument is invalid; the text is nats-server's.
@@ -106,7 +106,7 @@ def connz_options(arguments: Arguments) -> ConnzOptions:
 
 
 def connz(monitored: Monitored, options: ConnzOptions, now_ns: int) -> Generator[None, None, JsonDict]:
-    """Return the requested page of connections, in steps."""
+    """Return the body of /connz with the requested page of connections; yield between steps."""
     if options.account and options.account not in monitored.node.accounts:
         return _page(monitored, options, now_ns, "", 0, None)
     found, total = yield from _selected(monitored, options)
@@ -172,7 +172,7 @@ def user_name(connection: Connection) -> str:
 
 
 def connection_entry(c: Connection, options: ConnzOptions, now_ns: int) -> Generator[None, None, JsonDict]:
-    """Return one element of `connections`; yields between steps if it lists many subscriptions."""
+    """Return the entry of the connection `c` in /connz; yield between steps if it lists many subscriptions."""
     rtt_ns = c.rtt_ns if not 1000 < c.rtt_ns < NS_PER_MS else c.rtt_ns // 1000 * 1000
     until_ns = c.closed_at_ns or now_ns
     entry: JsonDict = {
@@ -242,7 +242,7 @@ def _tls(tls: TlsPeer | None, *, with_certificates: bool) -> JsonDict:
 
 
 def subscription_detail(sub: Subscription | ClosedSubscription, cid: int, account: str = "") -> JsonDict:
-    """Return one subscription; `account` is shown if the list covers several connections."""
+    """Return the details of one subscription; `account` is included unless it is empty."""
     detail: JsonDict = {"account": account, "account_tag": account} if account else {}
     detail["subject"] = text(sub.subject)
     if sub.queue:

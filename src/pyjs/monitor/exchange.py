@@ -33,7 +33,7 @@ _SYSTEM_IMPORTS = (
 
 
 def exchange_fields(node: Node, name: str) -> JsonDict:
-    """Return the fields for the details of an account, without empty ones."""
+    """Return the mappings, exports and imports of the account `name` for /accountz; empty lists are left out."""
     declared = node.exchanges
     own = declared.get(name, Exchange())
     imports = [_import(each, declared) for each in own.imports]
@@ -49,7 +49,7 @@ def exchange_fields(node: Node, name: str) -> JsonDict:
 
 
 def _destinations(mapping: SubjectMapping) -> list[JsonDict]:
-    """Return the destinations, smallest weight first, with cumulative weights, as nats-server shows them."""
+    """Return the destinations of `mapping`, smallest weight first, with cumulative weights, as in nats-server."""
     total = 0
     shown: list[JsonDict] = []
     for subject, weight in sorted(mapping.weighted(), key=lambda each: each[1]):

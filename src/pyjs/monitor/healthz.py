@@ -29,7 +29,7 @@ STEP = 1000  # streams checked in one turn, in about a millisecond
 
 
 class Wanted(NamedTuple):
-    """The parts of the server that a request asks about; if all are empty, it asks about the whole server."""
+    """The account, the stream and the consumer that a request is about; an empty name means all."""
 
     account: str
     stream: str
@@ -50,7 +50,7 @@ class Trouble:
 
 
 def healthz(monitored: Monitored, arguments: Arguments) -> Generator[None, None, tuple[int, JsonDict]]:
-    """Return the HTTP status and the body, in steps.
+    """Return the HTTP status and the body of /healthz; yield between steps.
 
     Raises:
         BadArgument: an argument is invalid; the text is nats-server's.
@@ -102,7 +102,7 @@ def _bad_request(wanted: Wanted) -> Trouble | None:
 
 
 def _meta_trouble(member: MemberNode) -> Trouble | None:
-    """Return the problem of the cluster's metadata group, or None."""
+    """Return the problem of the cluster's metadata group, or None if it is healthy."""
     text = ""
     if not member.machine.leader and member.meta_group and (missing := member.missing(member.meta_group)):
         text = f"JetStream metadata is {IN_DOUBT.format(missing)}"
@@ -114,13 +114,13 @@ def _meta_trouble(member: MemberNode) -> Trouble | None:
 
 
 def _asset_trouble(accounts: Accounts, wanted: Wanted) -> Steps:
-    """Return the first problem with the streams of a single server."""
+    """Return the first problem with the streams or the requested assets of a single server, or None."""
     trouble = yield from _stored_trouble(accounts, wanted)
     return trouble or _missing(accounts, wanted)
 
 
 def _stored_trouble(accounts: Accounts, wanted: Wanted) -> Steps:
-    """Return the first problem with the files of streams."""
+    """Return the first problem with the stored data of a wanted stream, or None."""
     for name, engine in list(accounts.items()):
         if wanted.account in ("", name):
             for at, each in enumerate(list(engine.streams.values())):
@@ -138,7 +138,7 @@ def _stored_trouble(accounts: Accounts, wanted: Wanted) -> Steps:
 
 
 def _member_trouble(member: MemberNode, accounts: Accounts, wanted: Wanted) -> Steps:
-    """Return the first problem with the streams that the metadata assigns to this server."""
+    """Return the first problem with a wanted stream that the metadata assigns to this server, or None."""
     assigned = member.assigned_here(wanted.account, wanted.stream)
     engine = accounts.get(wanted.account)
     if wanted.account and not member.machine.state.accounts.get(wanted.account):
@@ -163,7 +163,7 @@ def _member_trouble(member: MemberNode, accounts: Accounts, wanted: Wanted) -> S
 
 
 def _missing(accounts: Accounts, wanted: Wanted) -> Trouble | None:
-    """Return a problem if this single server does not have the requested stream or consumer, otherwise None."""
+    """Return a problem if a single server lacks a requested account, stream or consumer, otherwise None."""
     if not wanted.account:
         return None
     engine = accounts.get(wanted.account)

@@ -20,13 +20,16 @@ def pretty_piece(value: object, depth: int) -> object:
 
 
 def pretty_items(values: list[JsonDict], depth: int) -> bytes:
-    """Return consecutive list items as text, indented by `depth` levels; the first line is not indented."""
+    """Return `values` as the text of list items, indented by `depth` levels; the first line is not indented."""
     text = _escaped(orjson.dumps(values, option=orjson.OPT_INDENT_2))
     return text[len(b"[\n  ") : -len(b"\n]")].replace(b"\n", b"\n" + b"  " * (depth - 1))
 
 
 def pretty_pieces(value: JsonDict, name: str, items: list[bytes]) -> list[bytes]:
-    """Return `value` as pieces of indented JSON; its last member, `name`, becomes a list of `items`."""
+    """Return pieces of indented JSON: `value` with the additional last member `name`, a list of `items`.
+
+    `value` and `items` must not be empty.
+    """
     begin = pretty_json(value)[: -len(b"\n}")] + b',\n  "%b": [\n    ' % name.encode()
     pieces = [begin]
     for item in items:
@@ -50,7 +53,7 @@ def filled(fields: JsonDict) -> JsonDict:
 
 
 def number(value: float) -> int | float:
-    """Return a whole float as an int, as Go writes it."""
+    """Return a whole number as an int, as Go writes it, and any other number unchanged."""
     return int(value) if value == int(value) else value
 
 

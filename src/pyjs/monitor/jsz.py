@@ -36,7 +36,7 @@ UINT64 = 1 << 64  # as in nats-server, -1 (no limit) is shown as an unsigned num
 
 
 class Led(NamedTuple):
-    """Whether only leaders should answer a request or be listed in the answer."""
+    """The restrictions of a request for /jsz to leaders."""
 
     metadata: bool = False  # only the leader of the metadata group answers
     streams: bool = False  # streams led by another server are left out
@@ -61,7 +61,9 @@ class JszOptions:
 
 
 def jsz_options(arguments: Arguments) -> JszOptions:
-    """Return the options in the query string; an option such as `config` also requests the list that it belongs to.
+    """Return the options that the arguments of a request for /jsz set.
+
+    `consumers` also requests the streams, and streams also request the accounts unless `acc` names one.
 
     Raises:
         BadArgument: an argument is invalid; the text is nats-server's.
@@ -92,11 +94,11 @@ def jsz_options(arguments: Arguments) -> JszOptions:
 
 
 class NotLeader(Exception):
-    """Only the leader of the metadata group may answer, and this server is not that leader."""
+    """Raised when only the leader of the metadata group may answer, and this server is not that leader."""
 
 
 def jsz(monitored: Monitored, options: JszOptions, now_ns: int) -> Generator[None, None, JsonDict]:
-    """Return the totals and the requested accounts, in steps.
+    """Return the body of /jsz: the totals and the requested accounts; yield between steps.
 
     Raises:
         NotLeader: only the leader may answer, and this server is not the leader.
@@ -142,7 +144,7 @@ def jetstream_block(monitored: Monitored) -> JsonDict:
 
 
 def jetstream_stats(monitored: Monitored) -> JsonDict:
-    """Return usage and counters of JetStream; the engine maintains these sums, so this is fast."""
+    """Return the usage and the counters of JetStream, which must be enabled."""
     jetstream = monitored.node.jetstream
     assert jetstream is not None
     shared, (memory, storage) = jetstream.shared, jetstream.used
@@ -163,7 +165,7 @@ def _num_groups(shared: Shared) -> int:
 
 
 def jetstream_config(monitored: Monitored) -> JsonDict:
-    """Return the limits and the directory in effect."""
+    """Return the limits, the store directory and further JetStream options in effect."""
     jetstream = monitored.node.jetstream
     assert jetstream is not None
     options = jetstream.options
@@ -177,7 +179,7 @@ def jetstream_config(monitored: Monitored) -> JsonDict:
 
 
 def jetstream_limits(monitored: Monitored) -> JsonDict:
-    """Return the limits on options of streams and consumers, if set."""
+    """Return the limits that are set for options of streams and consumers, and the default of max_consumers."""
     jetstream = monitored.node.jetstream
     assert jetstream is not None
     options = jetstream.options
@@ -212,13 +214,13 @@ def _totals(accounts: dict[str, JetStream], options: JszOptions) -> JsonDict:
 
 
 def leads(account: JetStream, stream: Stream) -> bool:
-    """Return whether this server leads a stream; it always leads a stream that has no other replicas."""
+    """Return whether this server leads a stream; it always leads a stream that is not replicated."""
     replicated = account.shared.replicated
     return replicated is None or not replicated.is_replica(stream) or replicated.leads(stream)
 
 
 def _damage(accounts: dict[str, JetStream], streams: list[Stream]) -> JsonDict:
-    """Return the numbers of lost and repaired messages and of files set aside, or {}.
+    """Return the numbers of lost and repaired messages, and the paths of files set aside; {} without damage.
 
     These fields do not exist in nats-server.
     """
@@ -246,7 +248,7 @@ def _chosen(accounts: dict[str, JetStream], options: JszOptions) -> list[str]:
 def account_detail(
     monitored: Monitored, account: JetStream, options: JszOptions
 ) -> Generator[None, None, JsonDict]:
-    """Return usage and counters of one account and, if requested, its streams; yields between steps."""
+    """Return usage and counters of one account and, if requested, its streams; yield between steps."""
     detail: JsonDict = {
         "name": account.account.name,
         "id": account.account.name,
@@ -280,7 +282,10 @@ def _cluster_of(monitored: Monitored, account: JetStream, stream: Stream) -> Jso
 def _stream_detail(
     monitored: Monitored, account: JetStream, stream: Stream, options: JszOptions
 ) -> Generator[None, None, JsonDict]:
-    """Return a stream and, if requested, its consumers, which only the leader of the stream reports."""
+    """Return a stream and, if requested, its consumers; yield between steps.
+
+    Only the leader of the stream reports the consumers.
+    """
     detail: JsonDict = {
         "name": stream.name,
         "created": time_text(stream.created_ns),
@@ -315,7 +320,7 @@ def _stream_detail(
 
 
 def _groups_of(detail: JsonDict, consumers: list[JsonDict]) -> JsonDict:
-    """Return the group names of a stream and its consumers, or nothing if the stream has a single replica."""
+    """Return the group names of a stream and its consumers, or {} if the stream has a single replica."""
     cluster = detail["cluster"]
     assert isinstance(cluster, dict)
     if "raft_group" not in cluster:

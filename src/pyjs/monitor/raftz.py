@@ -43,9 +43,10 @@ def has_groups(monitored: Monitored) -> bool:
 
 
 def raftz(monitored: Monitored, account: str, group: str) -> Generator[None, None, JsonDict]:
-    """Return the groups by account and name, in steps; `account` and `group` (each may be "") select groups.
+    """Return the replicated groups by account and name; yield between steps.
 
-    Return {} if none matches.
+    `account` and `group` select groups. An empty `account` selects the system account, and an empty `group` all
+    groups of the account. Return {} if no group matches.
     """
     jetstream = monitored.node.jetstream
     member = None if jetstream is None else jetstream.shared.member
@@ -57,13 +58,13 @@ def raftz(monitored: Monitored, account: str, group: str) -> Generator[None, Non
 
 
 class _Groups:
-    """Describes the groups of one server."""
+    """The replicated groups of one server, in the form of /raftz."""
 
     def __init__(self, member: MemberNode) -> None:
         self._member = member
 
     def of_account(self, account: str, group: str = "") -> Generator[None, None, Fields]:
-        """Return the groups of an account by name, or only the group `group`; yields between steps."""
+        """Return the groups of an account by name, or only the group `group`; yield between steps."""
         member, found = self._member, {}
         if account == member.options.system_account and group in ("", META):
             found[META] = self._metadata()
@@ -94,7 +95,7 @@ class _Groups:
         return fields | self._waits(machine.group)
 
     def _waits(self, group: int) -> Fields:
-        """Return the servers that a group in doubt waits for; nats-server has no such field."""
+        """Return the field with the servers for which a group in doubt waits, or {} if it waits for none."""
         missing = self._member.missing(group)
         return {"waits_for": missing} if missing else {}
 
@@ -147,7 +148,7 @@ class _Groups:
         return member.server_name if node == member.node else name_of(member.machine.state, node)
 
     def _peer_id(self, node: int) -> str:
-        """Return the name that nats-server gives a peer: a digest of the name of its server."""
+        """Return the id of a peer in the form of nats-server: a digest of the name of its server."""
         return short_hash(self._name(node))
 
 

@@ -20,7 +20,7 @@ class Response:
 
     @property
     def size(self) -> int:
-        """The size of `body` and `rest`."""
+        """The size of `body` and `rest` in bytes."""
         return len(self.body) + sum(map(len, self.rest))
 
 

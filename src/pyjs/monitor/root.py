@@ -37,9 +37,9 @@ PAGE = """<!doctype html>
 
 
 def root_page(base_path: str, has_groups: bool = False, has_workers: bool = False) -> bytes:
-    """Return the page for a server whose paths are below `base_path`; `has_groups` adds /raftz.
+    """Return the HTML of the page, with links to paths below `base_path`; `has_groups` adds /raftz.
 
-    With `has_workers`, only the paths that such a server serves are listed.
+    With `has_workers`, pages that a server with several workers does not serve are left out.
     """
     served = [(path, text) for path, text in LINKS if not (has_workers and path in OF_ONE_PROCESS)]
     links = [*served, GROUPS] if has_groups else served

@@ -51,7 +51,7 @@ UNCOUNTED = (
 
 
 class Router:
-    """Answers requests about one server."""
+    """The handler of requests to the monitoring port of one server."""
 
     def __init__(self, monitored: Monitored, clock: Clock, log: Log) -> None:
         self._monitored = monitored
@@ -83,7 +83,7 @@ class Router:
         self._views["/subscriptionsz"] = self._views["/subsz"]
 
     def answer(self, target: str) -> Generator[None, None, Response]:
-        """Return the answer to a request for `target`, in steps."""
+        """Return the response to a request for `target`; yield between steps."""
         path, query = split_target(target, self._base)
         if isinstance(path, Response):
             return path
@@ -160,7 +160,7 @@ class Router:
         return Response(status, compact_json(body))
 
     def _alone(self, fields: JsonDict) -> Response:
-        """Answer a request about gateways or leaf nodes, which this server does not have."""
+        """Return a response with `fields` about gateways or leaf nodes, which this server does not have."""
         head: JsonDict = {"server_id": self._monitored.node.server_id}
         return _json(head | {"now": time_text(self._clock.now_ns())} | fields)
 
@@ -181,7 +181,10 @@ def _json(value: JsonDict) -> Response:
 
 
 def split_target(target: str, base: str) -> tuple[str | Response, str]:
-    """Return (path below `base`, query) of a request target; if there is no such page, (Response, query)."""
+    """Return (path below `base`, query) of a request target.
+
+    If the path must be redirected, or is not below `base`, return (Response, query).
+    """
     path, _, query = target.partition("?")
     if path.startswith("/") and path != cleaned(path):
         return redirect(path, query), query
@@ -199,7 +202,7 @@ def redirect(path: str, query: str) -> Response:
 
 
 def cleaned(path: str) -> str:
-    """Return `path` without empty and dot segments, but with a final slash."""
+    """Return `path` with its empty, `.` and `..` segments resolved; a final slash remains."""
     parts: list[str] = []
     for part in path.split("/"):
         if part == "..":

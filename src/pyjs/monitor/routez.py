@@ -23,7 +23,7 @@ STEP = 1000  # subscriptions between two yields
 
 
 def routez(monitored: Monitored, arguments: Arguments, now_ns: int) -> Generator[None, None, JsonDict]:
-    """Return all routes, in steps.
+    """Return the body of /routez with all routes; yield between steps.
 
     Raises:
         BadArgument: an argument is invalid; the text is nats-server's.
@@ -36,7 +36,10 @@ def routez(monitored: Monitored, arguments: Arguments, now_ns: int) -> Generator
 def routes_page(
     monitored: Monitored, listed: bool, detail: bool, now_ns: int
 ) -> Generator[None, None, JsonDict]:
-    """Return all routes; `listed` adds the subjects of their subscriptions, `detail` all attributes of these."""
+    """Return all routes; yield between steps.
+
+    `listed` adds the subjects of the routes' subscriptions, and `detail` all attributes of these subscriptions.
+    """
     node = monitored.node
     routes = [] if node.cluster is None else list(node.cluster.routes.values())
     entries: list[JsonValue] = []

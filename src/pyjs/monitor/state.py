@@ -36,7 +36,7 @@ class LoopStats(NamedTuple):
 
 
 class ProcessStats:
-    """Statistics of the process; `server/` reads them from the operating system."""
+    """Statistics of the process. The server overrides the methods, which return 0 here."""
 
     cores = 1  # processors that the process may use
     command: tuple[str, ...] = ()
@@ -71,12 +71,12 @@ class Monitored:
 
     @property
     def shown_name(self) -> str:
-        """The name of the server; a worker shows that of the whole server."""
+        """The name of the server, without the number of the worker."""
         worker, name = self.options.worker, self.node.server_name
         return name if worker is None else name.removesuffix(f"-{worker.number}")
 
     def num_subscriptions(self, account: Account) -> int:
-        """Return the number of subscriptions in an account, except those reported by another worker."""
+        """Return the number of subscriptions in an account, except those reported by other workers."""
         cluster = self.node.cluster
         others = cluster.num_remote(account) if cluster is not None and self.options.worker is not None else 0
         return len(account.subs) - others

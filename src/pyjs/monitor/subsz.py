@@ -27,7 +27,7 @@ DEPTH = 2  # levels of JSON around the list: the answer, subscriptions_list
 def subsz(
     monitored: Monitored, arguments: Arguments, now_ns: int
 ) -> Generator[None, None, tuple[JsonDict, list[bytes]]]:
-    """Return the counters; with `subs`, also the subscriptions as texts. Yields between steps.
+    """Return the counters, and the texts of the subscriptions if the argument `subs` is set; yield between steps.
 
     Raises:
         BadArgument: an argument is invalid; the text is nats-server's.
@@ -53,7 +53,7 @@ def subsz(
 
 
 def sublist_stats(monitored: Monitored, accounts: list[Account]) -> JsonDict:
-    """Return the counters of the accounts' subscription lists, added together."""
+    """Return the counters of the subscription lists of `accounts`, combined."""
     finds = sum(a.subs.finds for a in accounts)
     hits = max(0, finds - sum(a.subs.misses for a in accounts))
     cached = sum(a.subs.num_cached() for a in accounts)
@@ -74,7 +74,7 @@ def sublist_stats(monitored: Monitored, accounts: list[Account]) -> JsonDict:
 def _page(
     accounts: list[Account], test: bytes, offset: int, limit: int, of_others: bool
 ) -> Generator[None, None, tuple[int, list[bytes]]]:
-    """Return the number of subscriptions that match `test` ("": all), and the requested page of them, as texts.
+    """Return the number of subscriptions that match `test` (empty: all), and the texts of the requested page.
 
     With `of_others`, subscriptions of other servers are included too.
     """
@@ -96,7 +96,7 @@ def _page(
 
 
 def _close(details: list[JsonDict], page: list[bytes]) -> None:
-    """Add the text of `details` to the page, and empty the list."""
+    """Append the text of `details` to `page`, and empty `details`."""
     if details:
         page.append(pretty_items(details, DEPTH))
         details.clear()

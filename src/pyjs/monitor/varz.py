@@ -23,7 +23,7 @@ NO_STATS = ("clients", "routes", "gateways", "leafs")
 
 
 def varz(monitored: Monitored, now_ns: int) -> JsonDict:
-    """Return the data about the whole server in one object."""
+    """Return the body of /varz, with the data about the whole server."""
     return (
         _identity(monitored)
         | _limits(monitored)

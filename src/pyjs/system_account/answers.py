@@ -61,7 +61,7 @@ NOT_AN_EXPVAR = "expvars are not supported yet"
 
 
 class Answers:
-    """Composes the answers of one server."""
+    """A composer of the answers to system requests for one server."""
 
     def __init__(self, monitored: Monitored) -> None:
         self.monitored = monitored
@@ -94,11 +94,11 @@ class Answers:
         return compact_json(self._identity())
 
     def description(self) -> bytes:
-        """Return the description of the server as JSON, as in each answer."""
+        """Return the description of the server as JSON; every answer contains it."""
         return compact_json(self._server())
 
     def page(self, name: str, body: bytes, **forced: object) -> Generator[None, None, bytes | None]:
-        """Return page `name` as an answer, or None if this server does not answer the request.
+        """Return the answer with the page `name`, or None if this server does not answer; yield between steps.
 
         `forced` replaces fields of the request.
         """
@@ -120,15 +120,15 @@ class Answers:
         return None if data.get("account_statz") == [] else self._composed({"data": data})
 
     def failed(self, code: int, text: str) -> bytes:
-        """Return an answer with an error."""
+        """Return an answer with the error `code` and its description `text`."""
         return self._composed({"error": {"code": code, "description": text}})
 
     def content(self, fields: Mapping[str, object]) -> bytes:
-        """Return an answer with `fields` as its data."""
+        """Return an answer with the description of the server and `fields`."""
         return compact_json({"server": self._server(), **fields})
 
     def done(self) -> bytes:
-        """Return the answer to a request for a change that was made."""
+        """Return the answer to a request whose change was made; it has no data."""
         return self._composed({})
 
     def connections_of(self, name: str) -> bytes | None:
@@ -150,11 +150,11 @@ class Answers:
         return compact_json({**head, "server": self._server(), **fields})
 
     def statistics(self) -> bytes:
-        """Return the statistics of the server, as STATSZ shows them."""
+        """Return the answer to STATSZ, with the statistics of the server."""
         return self._composed({"statsz": self._statsz()})
 
     def user_info(self, session: ClientSession) -> bytes:
-        """Return the user, account and permissions of a client."""
+        """Return the answer with the user, account and permissions of a client."""
         account, user = session.account.name, session.user
         name = (user.name if user is not None else "") or user_name(session)
         data: JsonDict = {"user": name, "account": account, "account_name": session.account.tag}
@@ -167,17 +167,23 @@ class Answers:
         return self._composed({"data": data | filled({"permissions": permissions})})
 
     def _expiry(self, at_ns: int) -> JsonDict:
-        """Return the field `expires`: the ns until a token expires, in whole seconds; {} if it has no such time."""
+        """Return the field `expires`: the time until a token expires, in ns, rounded down to whole seconds.
+
+        Return {} if the token does not expire, or if less than a second is left.
+        """
         left_ns = (at_ns - self._now_ns) // NS_PER_S * NS_PER_S if at_ns else 0
         return {"expires": left_ns} if left_ns > 0 else {}
 
     # -- changes -----------------------------------------------------------------------------------------------
     def kick(self, body: bytes) -> bytes:
-        """Close the connection that the request names."""
+        """Close the connection that the request names; return the answer."""
         return self._change(body, "no such client or leafnode id", lambda session: session.close("Kicked"))
 
     def start_lame_duck(self, body: bytes) -> bytes:
-        """Send INFO with `ldm` to the client that the request names, so that it moves to another server."""
+        """Send INFO with `ldm` to the client that the request names; return the answer.
+
+        The client should then move to another server.
+        """
 
         def tell(session: ClientSession) -> None:
             session.send_line(info_line(self.monitored.node.info_fields(session, True) | {"ldm": True}))
@@ -185,7 +191,10 @@ class Answers:
         return self._change(body, "no such client id", tell)
 
     def _change(self, body: bytes, missing: str, change: Callable[[ClientSession], None]) -> bytes:
-        """Apply `change` to the session that the request names; `missing` is the error text if there is none."""
+        """Apply `change` to the session that the request names; return the answer.
+
+        `missing` is the error text if there is no such session.
+        """
         try:
             given = decode(body, CLIENT_ID, strict=False) if body else {}
         except JsonFault as error:
@@ -308,7 +317,10 @@ class Answers:
         return _at_once(detail)
 
     def _alone(self, fields: JsonDict, named: bool = False) -> Data:
-        """Answer a request about gateways or leaf nodes, which this server does not have."""
+        """Return data with `fields` about gateways or leaf nodes, which this server does not have.
+
+        `named` adds the name of the server.
+        """
         node = self.monitored.node
         name: JsonDict = {"server_name": node.server_name} if named else {}
         return _at_once({"server_id": node.server_id} | name | {"now": time_text(self._now_ns)} | fields)

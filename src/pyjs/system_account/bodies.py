@@ -77,7 +77,7 @@ ARGUMENTS: dict[str, dict[str, str]] = {
 
 
 def read_body(name: str, body: bytes) -> dict[str, Any]:
-    """Return the fields of a request.
+    """Return the fields in the body of a request for the page `name`.
 
     Raises:
         JsonFault: the body is invalid; the text is nats-server's.
@@ -101,7 +101,7 @@ def asks_for(given: dict[str, Any], options: Options, server_name: str) -> bool:
 
 
 def arguments_of(name: str, given: dict[str, Any]) -> Arguments:
-    """Return the fields as arguments for the monitoring view."""
+    """Return the fields of a request for the page `name` as arguments for the monitoring view."""
     renamed = ARGUMENTS.get(name, {})
     values = {
         renamed.get(field, field.replace("_", "-") if name == "JSZ" else field): _text(value)

@@ -40,7 +40,7 @@ STEP = 32  # messages published in one step
 
 @dataclass(slots=True)
 class Outcome:
-    """The result of a request; only one of the three kinds of answers (message, texts, names) is set."""
+    """The result of a request. The answer is in `texts` or `names` or, if both are None, in `message`."""
 
     account: str = ""
     message: str = ""
@@ -52,7 +52,7 @@ class Outcome:
 
 
 class ClaimsJob(Job):
-    """The part of a request that is done in a thread."""
+    """The part of a request about tokens that runs in a thread."""
 
     queue = JobQueue.ACCOUNTS
 
@@ -62,11 +62,11 @@ class ClaimsJob(Job):
         self._outcome: Outcome | None = None
 
     def run(self) -> None:
-        """Decode the token, and read or write files."""
+        """Do the work of the request in the thread, such as decoding a token and writing a file."""
         self._outcome = self._work()
 
     def finish(self, failure: Exception | None) -> None:
-        """Apply the result, and answer the request."""
+        """Apply the outcome and answer the request; after a failure, answer with an error."""
         if self._outcome is not None:
             self._done(self._outcome)
         elif failure is not None:
@@ -74,7 +74,7 @@ class ClaimsJob(Job):
 
 
 class ClaimsRequests:
-    """Subscribes to the requests about tokens of accounts, and answers them."""
+    """The subscriptions of a server to requests about tokens of accounts."""
 
     def __init__(self, node: Node, system: Account, answers: Callable[[], Answers]) -> None:
         self._node = node
@@ -129,7 +129,7 @@ class ClaimsRequests:
         return lambda: self._stored_update(text, named, known)
 
     def _checked_update(self, data: bytes, named: str, known: frozenset[str]) -> Outcome:
-        """Check a token that the resolver cannot store."""
+        """Check a token that the resolver cannot store; return the outcome of the request."""
         if not data:
             return Outcome(named, "jwt update error", "request body is empty")
         failed = "jwt update resulted in error"
@@ -145,7 +145,10 @@ class ClaimsRequests:
         return Outcome(named, "jwt updated", token=token)
 
     def _stored_update(self, data: bytes, named: str, known: frozenset[str]) -> Outcome:
-        """Check a token, and store it; a cache stores only tokens of accounts that the server knows."""
+        """Check a token and store it; return the outcome of the request.
+
+        A cache stores only tokens of accounts that the server knows.
+        """
         cache = " cache" if self._is_cache else ""
         failed = f"jwt update{cache} resulted in error"
         text = data.decode("utf-8", "replace")
@@ -194,7 +197,7 @@ class ClaimsRequests:
         return work
 
     def _living(self) -> Generator[tuple[str, str], None, None]:
-        """Yield (account, token) of each account whose token has not expired."""
+        """Yield (account, token) for each stored token that has not expired."""
         directory = self._directory
         assert directory is not None
         for name in directory.names:
@@ -298,7 +301,10 @@ class ClaimsRequests:
             self._system.send(reply, text)
 
     def _apply(self, outcome: Outcome, token: AccountToken) -> None:
-        """Apply a new token to its account, if the account is known."""
+        """Apply a new token to its account, if the account is known.
+
+        If a directory stores the tokens, a failure is logged; otherwise it becomes the error of `outcome`.
+        """
         trust, name = self._node.trust, outcome.account
         assert trust is not None
         if name not in trust.accounts:

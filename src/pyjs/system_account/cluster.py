@@ -37,7 +37,7 @@ RESPONSES = {
 
 
 def ask(node: Node, system: Account, request: Request) -> Generator[Step, None, bytes | None]:
-    """Return the answer to a request, or None if another server answers."""
+    """Carry out a request and return the answer, or None if this server does not answer."""
     server, subject = node.jetstream, request.subject.decode()
     member = None if server is None else server.shared.member
     if server is None or member is None:

@@ -18,7 +18,10 @@ def accepted(headers: bytes) -> str:
 
 
 def encoded(body: bytes, accept: str) -> tuple[bytes, bytes]:
-    """Return the header block (b"": none) and the body in the encoding requested by `accept`."""
+    """Return a header block that names the encoding, and the body in the encoding that `accept` requests.
+
+    If `accept` or the body is empty, the header block is empty, and the body is unchanged.
+    """
     if not accept or not body:
         return b"", body
     wanted = accept.lower()

@@ -47,7 +47,7 @@ class _Event(NamedTuple):
 
 
 class SystemEvents(SessionEvents):
-    """Publishes the events of one server."""
+    """The publisher of the system events of one server."""
 
     def __init__(
         self, node: Node, answers: Callable[[], Answers], subscribe: Callable[[], None] = lambda: None
@@ -69,13 +69,13 @@ class SystemEvents(SessionEvents):
 
     # -- sessions ----------------------------------------------------------------------------------------------
     def entered(self, session: ClientSession) -> None:
-        """Report a client that logged in."""
+        """Queue the events about a client that logged in."""
         account = session.account.name
         self._report_connections(account)
         self._report(session, "client_connect", {}, f"$SYS.ACCOUNT.{account}.CONNECT")
 
     def closed(self, session: ClientSession) -> None:
-        """Report a client that has disconnected or was refused."""
+        """Queue the events about a client that disconnected or was refused."""
         account = session.account.name
         self._report_connections(account)
         more: dict[str, object] = {
@@ -101,7 +101,7 @@ class SystemEvents(SessionEvents):
             self._add(account)
 
     def _heard(self, *subjects: str) -> tuple[bytes, ...]:
-        """Return the subjects in `subjects` that have subscribers."""
+        """Return those of `subjects` that have a subscriber in the system account, as bytes."""
         system = self._node.system_account
         if system is None:
             return ()
@@ -149,7 +149,7 @@ class SystemEvents(SessionEvents):
             system.send(subject, self._answers().description())
 
     def traced(self, trace: Trace) -> None:
-        """Publish a trace; if a stream stores the message, publish the trace after the PubAck."""
+        """Publish a trace, after the PubAck if a stream stores the traced message."""
         request: dict[str, object] = {"header": dict(sorted(trace.headers.items())), "msgsize": trace.size}
         hops = {"hops": trace.hops} if trace.hops else {}
         body = self._answers().event({}, {"request": request, **hops, "events": trace.events})
@@ -181,7 +181,7 @@ class SystemEvents(SessionEvents):
 
 
 def client_fields(session: ClientSession) -> dict[str, object]:
-    """Return the fields of a client as shown in events."""
+    """Return the fields of a client, as events show them."""
     account = session.account.name
     fields = client_info(session, account, "")
     del fields["server"]

@@ -65,7 +65,10 @@ def purge(node: Node, system: Account, request: Request) -> Generator[Step, None
 
 
 def _delete_all(js: JetStream, names: list[str]) -> Generator[Step, None, None]:
-    """Delete the streams, each when no other work on the stream is running."""
+    """Delete the streams one after another, each with exclusive access through its gate.
+
+    A stream that was deleted in the meantime is skipped.
+    """
     from pyjs.jetstream.manage import streams  # cheap: the module was imported with the first stream
 
     for name in names:

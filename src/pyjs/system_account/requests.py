@@ -41,7 +41,7 @@ ACCOUNT_PAGES = {
 
 
 class SystemRequests:
-    """Subscribes to the system requests for one server, and answers them."""
+    """The subscriptions of one server to system requests."""
 
     def __init__(
         self, node: Node, make_answers: Callable[[], Answers], reload: Callable[[Callable[[str], None]], None]
@@ -55,18 +55,18 @@ class SystemRequests:
 
     @property
     def answers(self) -> Answers:
-        """The object that composes the answers; the first request creates it."""
+        """The object that composes the answers; the first access creates it."""
         if self._answers is None:
             self._answers = self._make_answers()
         return self._answers
 
     @property
     def in_use(self) -> bool:
-        """Whether any request has arrived."""
+        """Whether the object that composes the answers exists."""
         return self._answers is not None
 
     def subscribe(self) -> None:
-        """Subscribe in all accounts that lack these subscriptions.
+        """Subscribe to system requests in all accounts that lack these subscriptions.
 
         Called at the server's start and after each reload.
         """
@@ -126,7 +126,10 @@ class SystemRequests:
 
     # -- requests ----------------------------------------------------------------------------------------------
     def _on(self, account: Account, subject: str, answer: Callable[[Request], Steps | bytes | None]) -> None:
-        """Answer requests for `subject` with the result of `answer`; send nothing if the result is None."""
+        """Subscribe to `subject` in `account`, and answer each request with the result of `answer`.
+
+        If the result is None, nothing is sent.
+        """
 
         def handle(request: Request) -> Generator[Step, None, None]:
             try:
@@ -185,7 +188,11 @@ class SystemRequests:
 
 
 def count_subscribers(account: Account, body: bytes) -> Steps:
-    """Count the clients' subscriptions that the body selects: by a subject, "subject queue" or a wildcard subject."""
+    """Return the number of clients' subscriptions that `body` selects, as decimal digits; yield between steps.
+
+    `body` is a subject, or a subject and a queue group. A subject without wildcards selects the subscriptions that
+    match it; a subject with wildcards selects the subscriptions whose subjects it covers.
+    """
     subject, *queues = body.strip().split(b" ")
     literal = is_valid_literal(subject)
     found = account.subs.match(subject) if literal else account.subs.subscriptions()

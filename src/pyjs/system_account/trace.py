@@ -28,7 +28,7 @@ TRACED_MAX = 16  # connections traced at a time
 
 
 class TraceRefused(PyjsError):
-    """Raised to refuse the request; `code` is like an HTTP status."""
+    """Raised to refuse a request for a trace; `code` is like an HTTP status."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(text)

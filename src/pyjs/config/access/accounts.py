@@ -64,7 +64,10 @@ ACCOUNT_LIMITS = Table(
 
 
 def _read_streams(reading: Reading, key: Key, value: Value, target: object) -> Block:
-    """Read a map of declared streams, or a number: in nats-server, the key is another name of `max_streams`."""
+    """Read the key `streams`: a map of declared streams, or a number.
+
+    As in nats-server, a number is the limit `max_streams`; it is set on `target`.
+    """
     assert isinstance(target, AccountJetStreamOptions)
     if isinstance(value.data, dict):
         return read_declared(reading, key, value, target)
@@ -73,7 +76,10 @@ def _read_streams(reading: Reading, key: Key, value: Value, target: object) -> B
 
 
 def _read_consumers(reading: Reading, key: Key, value: Value, target: object) -> Block:
-    """Read a map of declared consumers, or a number: in nats-server, the key is another name of `max_consumers`."""
+    """Read the key `consumers`: a map of declared consumers, or a number.
+
+    As in nats-server, a number is the limit `max_consumers`; it is set on `target`.
+    """
     assert isinstance(target, AccountJetStreamOptions)
     if isinstance(value.data, dict):
         return read_declared(reading, key, value, target)
@@ -243,7 +249,7 @@ ACCOUNT = Table(
 
 
 def read_accounts(reading: Reading, key: Key, value: Value, target: object) -> dict[str, AccountOptions]:
-    """Read the block: a map of accounts, or a list of account names."""
+    """Read the block `accounts`, a map of accounts or a list of names; return the accounts by name."""
     assert isinstance(target, Options)
     accounts: dict[str, AccountOptions] = {}
     if isinstance(value.data, list):

@@ -19,9 +19,12 @@ from pyjs.wire.nkeys import CURVE, public_key
 
 
 def read_auth_timeout(reading: Reading, key: Key, value: Value, target: object) -> int:
-    """Read a duration or a number of seconds.
+    """Read a duration, or a number of seconds, and return it in nanoseconds.
 
-    In contrast to other keys, a number without a unit causes no warning.
+    A duration of more than 60 seconds causes a warning.
+
+    Raises:
+        Refused: the value is negative, or is not a duration.
     """
     data = value.data
     if isinstance(data, int | float) and not isinstance(data, bool):
@@ -39,7 +42,7 @@ def read_auth_timeout(reading: Reading, key: Key, value: Value, target: object) 
 
 
 def _read_key(reading: Reading, key: Key, value: Value, target: object) -> str:
-    """Read a public key: that of an account, or an xkey."""
+    """Read a public account key or, for the key `xkey`, a public curve key; refuse any other text."""
     text = str(STRING.read(reading, key, value, target))
     kind, name = (CURVE, "callout xkey") if key.name == "xkey" else (NKEY_ACCOUNT, "callout user")
     if public_key(text, kind) is None:
@@ -88,7 +91,7 @@ def _read_callout(reading: Reading, key: Key, value: Value, target: object) -> C
 
 
 def single_login_keys(*, reloadable: bool) -> tuple[Key, ...]:
-    """Return the keys of a single user or token (user, password, token, timeout), for all clients or for one port."""
+    """Return the rows of the keys `user`, `password`, `token` and `timeout` of a block."""
     return (
         Key("user", STRING, "The name of the single user.", ("username",), reloadable=reloadable),
         Key(
@@ -145,7 +148,7 @@ AUTHORIZATION = Table(
 
 
 def read_authorization(reading: Reading, key: Key, value: Value, target: object) -> AuthorizationOptions:
-    """Read the authorization block."""
+    """Read the block `authorization`, and give its default permissions to the users without permissions."""
     authorization = fill(
         reading, AUTHORIZATION, key, value, "user: alice, password: secret", AuthorizationOptions()
     )

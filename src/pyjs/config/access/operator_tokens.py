@@ -31,7 +31,11 @@ VERSION = (2, 15, 1)  # the highest server version that operators may require
 
 
 def read_operators(reading: Reading, key: Key, value: Value, target: object) -> tuple[OperatorOptions, ...]:
-    """Read tokens of operators, or the names of files that contain one."""
+    """Read the operators: each text is a token, or the path of a file that contains a token.
+
+    If there is a single operator, its token names an account server, and `target` has no resolver, then set the
+    resolver of `target` to that server.
+    """
     names = STRINGS.read(reading, key, value, target)
     assert isinstance(names, tuple)
     assert isinstance(target, Options)
@@ -60,7 +64,7 @@ def _read_operator(reading: Reading, place: Place, name: str) -> OperatorOptions
 
 
 def read_preload(reading: Reading, key: Key, value: Value, target: object) -> dict[str, str]:
-    """Read tokens of accounts."""
+    """Read a map whose values are account tokens, and return it; refuse a value that is not an account token."""
     tokens: dict[str, str] = {}
     for name, entry in read_map(key, value, "ACCOUNT: eyJ...").items():
         token = entry.value.data
@@ -76,9 +80,10 @@ def read_preload(reading: Reading, key: Key, value: Value, target: object) -> di
 
 
 def check_operators(options: Options, with_system: bool, at: Callable[[str], Place]) -> list[Problem]:
-    """Return a list of the first violated rule only, or [].
+    """Return the first problem of operator mode, in a list, or [] if there is none.
 
-    If the only operator names a system account, and the file names none, set that option.
+    If there is no problem, the only operator names a system account, and `with_system` is False, then set
+    `options.system_account` to that account.
     """
     fault = _operator_fault(options, with_system) if options.operators else _fault_without(options)
     if fault is not None:

@@ -45,7 +45,10 @@ def _read_subjects(
 def _read_list(
     reading: Reading, key: Key, value: Value, target: object, with_queue: bool
 ) -> tuple[str, ...] | None:
-    """Read subjects; as in nats-server, an empty list counts as missing, and causes a warning."""
+    """Read one subject or a list of subjects.
+
+    As in nats-server, an empty list counts as missing; it causes a warning, except for the key `deny`.
+    """
     elements = value.data if isinstance(value.data, list) else [value]
     for element in elements:
         _check_subject(key, element, with_queue)

@@ -37,7 +37,7 @@ RESOLVER = Table(
 
 
 def read_resolver(reading: Reading, key: Key, value: Value, target: object) -> ResolverOptions:
-    """Read MEMORY, URL(...), or the map of a directory."""
+    """Read the key `resolver`: the text MEMORY or URL(...), or a map that describes a directory."""
     if isinstance(value.data, str):
         if MEMORY.match(value.data):
             return ResolverOptions()

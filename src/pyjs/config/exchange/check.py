@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class ExchangeProblem:
-    """An invalid declaration."""
+    """A problem with one export or import of an account."""
 
     account: str
     kind: str  # "exports" or "imports"
@@ -41,7 +41,10 @@ class ExchangeProblem:
 
 @dataclass(slots=True)
 class Check:
-    """A check of the declarations of all accounts together; afterwards, single accounts can be checked again."""
+    """A check of the exports and imports of all accounts.
+
+    It keeps the accepted imports, so that single accounts can be checked again later.
+    """
 
     declared: Mapping[str, Exchange]
     now_s: int = 0  # time at which activation tokens must be valid, in seconds since the epoch
@@ -50,7 +53,7 @@ class Check:
     services: dict[str, list[ServiceImport]] = field(default_factory=dict)
 
     def run(self) -> list[ExchangeProblem]:
-        """Return the problems of all accounts; exports are checked first, since imports need them."""
+        """Check all accounts and return the problems; all exports are checked before the first import."""
         problems = []
         for name, exchange in self.declared.items():
             faults = [self.export_fault(name, each) for each in exchange.exports]
@@ -61,12 +64,12 @@ class Check:
         return problems
 
     def forget(self, name: str) -> None:
-        """Forget the accepted imports of an account, to check them again."""
+        """Discard the accepted imports of the account `name`, so that they can be checked again."""
         self.streams.pop(name, None)
         self.services.pop(name, None)
 
     def export_fault(self, name: str, export: Export) -> str:
-        """Return the reason why an account's export is invalid, or "" if it is valid."""
+        """Return the reason why an export of the account `name` is invalid, or "" if it is valid."""
         kind = "stream" if isinstance(export, StreamExport) else "service"
         for account in export.accounts:
             if account not in self.declared:
@@ -82,7 +85,7 @@ class Check:
         return ""
 
     def latency_fault(self, name: str, export: ServiceExport, latency: Latency) -> str:
-        """Return the reason why the latency options of a service are invalid, or "" if they are valid."""
+        """Return the reason why the latency options of a service export are invalid, or "" if they are valid."""
         results = latency.subject.encode()
         own = [each for each in self.declared[name].exports if isinstance(each, ServiceExport)]
         looped = any(is_subset(results, each.subject.encode()) for each in own)
@@ -145,7 +148,10 @@ class Check:
         return ""
 
     def _stream_cycle(self, name: str, subject: str, visited: set[str]) -> bool:
-        """Return whether importing `subject` from `name` leads back to a visited account."""
+        """Return whether an import of `subject` from the account `name` leads back to an account in `visited`.
+
+        The search adds the accounts that it visits to `visited`.
+        """
         exports = [each for each in self.declared[name].exports if isinstance(each, StreamExport)]
         if not any(is_subset(subject.encode(), each.subject.encode()) for each in exports):
             return False
@@ -168,7 +174,10 @@ class Check:
 
 
 def authorized(exporter: Exchange, export: Export | None, importer: str, wanted: Import, now_s: int) -> bool:
-    """Return whether an export of `exporter` covers the import and allows it for `importer`."""
+    """Return whether `export`, an export of `exporter`, allows the account `importer` the import `wanted`.
+
+    Activation tokens must be valid at `now_s`, in seconds since the epoch. If `export` is None, return False.
+    """
     if export is None:
         return False
     position, subject = export.account_token_position, wanted.subject
@@ -181,7 +190,10 @@ def authorized(exporter: Exchange, export: Export | None, importer: str, wanted:
 
 
 def _is_active(exporter: Exchange, export: Export, importer: str, wanted: Import, now_s: int) -> bool:
-    """Return whether the activation token is for this import, has the right signer, is valid now and not revoked."""
+    """Return whether the activation token of `wanted` has a valid signer, and permits `importer` to import now.
+
+    A token that is revoked, expired or not yet valid does not permit it.
+    """
     given = wanted.activation
     assert given is not None
     signed = given.issuer == wanted.account if not given.issuer_account else given.issuer in exporter.signers
@@ -198,7 +210,10 @@ def _problems(name: str, kind: str, faults: list[str]) -> list[ExchangeProblem]:
 
 
 def _met(imports: list[StreamImport], subject: str) -> Iterator[tuple[StreamImport, str]]:
-    """Yield each import whose local subject overlaps with `subject`, with the narrower of the two subjects."""
+    """Yield each import whose local subject overlaps with `subject`, paired with a subject.
+
+    This is the local subject if `subject` covers it, and else `subject`.
+    """
     for each in imports:
         local = each.local().pattern
         if _collide(subject, local):
@@ -210,7 +225,7 @@ def _collide(subject: str, other: str) -> bool:
 
 
 def _with(visited: set[str], name: str) -> set[str]:
-    """Add `name` to `visited` and return the same set, not a copy, so that a search visits each account only once."""
+    """Add `name` to `visited` itself, not to a copy, and return `visited`."""
     visited.add(name)
     return visited
 

@@ -25,7 +25,10 @@ SINGLETON, STREAM, CHUNKED = "Singleton", "Stream", "Chunked"  # response types
 
 @dataclass(frozen=True, slots=True)
 class Activation:
-    """The permission to import a private export, signed by a key of the exporting account; times are in seconds."""
+    """The permission to import a private export, signed by a key of the exporting account.
+
+    Times are in seconds since the epoch.
+    """
 
     importer: str
     issuer: str
@@ -53,7 +56,7 @@ class StreamExport:
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """The latency measurement of a service."""
+    """The options for the latency measurement of a service."""
 
     subject: str  # subject of the samples, in the exporting account
     sampling: int = 100  # percent of the requests; 0: only requests with a tracing header
@@ -76,7 +79,7 @@ class ServiceExport:
 
 @dataclass(frozen=True, slots=True)
 class StreamImport:
-    """Subjects of another account whose messages subscribers of this account receive."""
+    """Subjects of another account whose messages are delivered to the subscribers in this account."""
 
     account: str
     subject: str
@@ -85,13 +88,17 @@ class StreamImport:
     activation: Activation | None = None
 
     def local(self) -> LocalSubject:
-        """Return the subject in the importing account. Raises TransformError."""
+        """Return the subject in the importing account.
+
+        Raises:
+            TransformError: `subject` cannot be mapped to `to`.
+        """
         return of_stream_import(self.subject, self.to or self.subject)
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceImport:
-    """Subjects of this account whose messages are requests to another account."""
+    """Subjects of this account whose messages are sent as requests to another account."""
 
     account: str
     subject: str
@@ -100,7 +107,11 @@ class ServiceImport:
     activation: Activation | None = None
 
     def local(self) -> LocalSubject:
-        """Return the subject in the importing account. Raises TransformError."""
+        """Return the subject in the importing account.
+
+        Raises:
+            TransformError: `subject` cannot be mapped to `to`.
+        """
         return of_service_import(self.subject, self.to or self.subject)
 
 
@@ -114,13 +125,19 @@ class MapDestination:
 
 @dataclass(frozen=True, slots=True)
 class SubjectMapping:
-    """A mapping of the subject of published messages; if the weights sum to less than 100, the rest is not mapped."""
+    """A mapping of the subjects of published messages.
+
+    If the weights sum to less than 100, the remaining percentage of the messages keeps the published subject.
+    """
 
     source: str
     destinations: tuple[MapDestination, ...]
 
     def weighted(self) -> list[tuple[str, int]]:
-        """Return all destinations and weights, including the published subject with the remaining weight."""
+        """Return the subject and the weight of each destination.
+
+        If the weights sum to less than 100 and `source` is not a destination, it is added with the remaining weight.
+        """
         found = [(each.subject, each.weight) for each in self.destinations]
         rest = 100 - sum(weight for _, weight in found)
         if rest and self.source not in [subject for subject, _ in found]:
@@ -132,7 +149,7 @@ Declared = TypeVar("Declared", "StreamExport", "ServiceExport", "StreamImport", 
 
 
 def without_rules(declared: Declared) -> Declared:
-    """Return an export or import without the fields that only Check uses, for comparison."""
+    """Return a copy of an export or import in which the fields that only `Check` uses have their defaults."""
     if isinstance(declared, StreamImport | ServiceImport):
         return replace(declared, activation=None)
     return replace(declared, accounts=(), account_token_position=0, activation_required=False, revocations=())
@@ -144,7 +161,7 @@ Import: TypeAlias = "StreamImport | ServiceImport"
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """The declarations of one account."""
+    """The exports, imports and mappings that one account declares."""
 
     exports: tuple[Export, ...] = ()
     imports: tuple[Import, ...] = ()
@@ -153,15 +170,15 @@ class Exchange:
     signers: frozenset[str] = frozenset()
 
     def stream_imports(self) -> list[StreamImport]:
-        """Return the imports of streams."""
+        """Return the stream imports."""
         return [each for each in self.imports if isinstance(each, StreamImport)]
 
     def service_imports(self) -> list[ServiceImport]:
-        """Return the imports of services."""
+        """Return the service imports."""
         return [each for each in self.imports if isinstance(each, ServiceImport)]
 
     def export_of(self, wanted: Import) -> Export | None:
-        """Return the export whose subject is that of `wanted`, else the first export that covers it, or None."""
+        """Return the export of the same kind and subject as `wanted`, else the first that covers it, else None."""
         kind = StreamExport if isinstance(wanted, StreamImport) else ServiceExport
         exports = [each for each in self.exports if isinstance(each, kind)]
         for export in exports:

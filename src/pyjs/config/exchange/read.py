@@ -46,7 +46,7 @@ _RESPONSES = {
 
 @dataclass(slots=True)
 class ExportBlock:
-    """An entry of exports."""
+    """The values read from one entry of the block `exports`."""
 
     stream: str = ""
     service: str = ""
@@ -60,7 +60,7 @@ class ExportBlock:
 
 @dataclass(slots=True)
 class LatencyBlock:
-    """The block `latency`."""
+    """The values read from the block `latency` of a service export."""
 
     subject: str = ""
     sampling: int = 100
@@ -68,7 +68,7 @@ class LatencyBlock:
 
 @dataclass(slots=True)
 class RemoteBlock:
-    """The blocks stream and service of an import."""
+    """The values read from the block `stream` or `service` of an import."""
 
     account: str = ""
     subject: str = ""
@@ -76,7 +76,7 @@ class RemoteBlock:
 
 @dataclass(slots=True)
 class ImportBlock:
-    """An entry of imports."""
+    """The values read from one entry of the block `imports`."""
 
     stream: RemoteBlock | None = None
     service: RemoteBlock | None = None
@@ -88,7 +88,7 @@ class ImportBlock:
 
 @dataclass(slots=True)
 class DestinationBlock:
-    """A destination of a mapping."""
+    """The values read from one destination of a mapping."""
 
     destination: str = ""
     weight: int | None = None
@@ -106,7 +106,7 @@ def _read_response_type(reading: Reading, key: Key, value: Value, target: object
 
 
 def _read_sampling(reading: Reading, key: Key, value: Value, target: object) -> int:
-    """Read a percentage, or "headers", which becomes 0."""
+    """Read a percentage from 1 to 100, or "headers", for which 0 is returned."""
     data = value.data
     if isinstance(data, str) and data.strip().lower() == "headers":
         return 0
@@ -228,7 +228,10 @@ def _read_export(reading: Reading, key: Key, value: Value) -> Export:
 
 
 def _no_single_kind(reading: Reading, place: Place, stream: object, before: int) -> None:
-    """Refuse an entry with both or neither of stream and service, unless another problem already explains it."""
+    """Raise Refused for an entry that has both a stream and a service, or neither.
+
+    An entry with neither is not refused if `reading` has more than `before` problems, since they explain it.
+    """
     if stream:
         raise Refused(place, "this entry has a stream and a service", "make two entries of it")
     if len(reading.problems) == before:
@@ -363,7 +366,7 @@ def _read_mappings(reading: Reading, key: Key, value: Value, target: object) -> 
 
 
 def mapping_fault(source: str, destinations: tuple[MapDestination, ...]) -> str:
-    """Return the reason why a subject cannot be mapped to `destinations`, or "" if it can."""
+    """Return the reason why `source` cannot be mapped to `destinations`, or "" if it can."""
     seen: set[str] = set()
     for each in destinations:
         if each.subject in seen:
@@ -388,7 +391,10 @@ MAPPINGS = Kind("map of subjects", _read_mappings, "Mapping[str, str | {} | Sequ
 
 
 def check_exchanges(reading: Reading, declared: dict[str, Exchange]) -> None:
-    """Add the problems of exports and imports that are valid by themselves, but not together."""
+    """Check exports and imports across all accounts, and add the problems to `reading`.
+
+    Do nothing if `reading` already has problems.
+    """
     if reading.problems:
         return  # nats-server does not check them in this case either
     for problem in Check(declared).run():

@@ -25,11 +25,13 @@ _TWO_CONNECTIONS = "between two servers, small messages have one connection and 
 
 
 class BadRoute(ValueError):
-    """Raised for a text that is not the address of a route; the exception's text says why."""
+    """Raised for a text that is not the address of a route; the message has the reason."""
 
 
 def read_route(text: str) -> RouteUrl:
-    """Return the address in `text`, which has the form nats://user:password@host:port.
+    """Return the address in `text`, of the form nats://user:password@host:port.
+
+    The scheme may be missing, and so may the user and password.
 
     Raises:
         BadRoute: `text` is not such an address.
@@ -47,7 +49,7 @@ def read_route(text: str) -> RouteUrl:
 
 
 def _without_login(text: str) -> str:
-    """Return `text` without a login, for messages; a malformed address may have one without //."""
+    """Return `text` for an error text: only the scheme, "..." and the part after the last @, if there is one."""
     head, found, tail = text.rpartition("@")
     scheme = f"{head.partition('//')[0]}//" if "//" in head else ""
     return f"{scheme}...@{tail}" if found else text
@@ -157,14 +159,14 @@ CLUSTER = Table(
 
 
 def read_cluster(reading: Reading, key: Key, value: Value, target: object) -> ClusterOptions:
-    """Read the `cluster` block."""
+    """Read the block `cluster` into the options of `target`, and return them."""
     assert isinstance(target, Options)
     options = target.cluster
     return fill(reading, CLUSTER, key, value, "name: EAST, port: 6222, routes: [...]", options)
 
 
 def apply_cluster_flags(options: Options, flags: Mapping[str, object], place: Place) -> Iterator[Problem]:
-    """Set the block from the flags --cluster and --routes; yield the problems."""
+    """Set cluster options from the flags --cluster, --cluster_listen and --routes; yield the problems."""
     block = options.cluster
     for name in ("cluster", "cluster_listen"):
         text = flags.get(name)
@@ -187,7 +189,7 @@ def apply_cluster_flags(options: Options, flags: Mapping[str, object], place: Pl
 
 
 def check_cluster(options: Options, at: Callable[[str], Place]) -> list[Problem]:
-    """Return the problems of the block in combination with other options."""
+    """Return the problems of the block `cluster` in combination with other options."""
     block = options.cluster
     if not block.port:
         if block.routes:

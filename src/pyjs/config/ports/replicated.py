@@ -20,7 +20,10 @@ ENGINE_FIX = 'pip install "pyjs-server[cluster]", or make cluster in a checkout,
 
 
 def check_replicated(options: Options, at: Callable[[str], Place]) -> list[Problem]:
-    """Return the configuration errors of JetStream in a cluster."""
+    """Return the problems of a configuration with JetStream in a cluster.
+
+    A missing consensus engine is one of these problems.
+    """
     problems: list[Problem] = []
     if not options.server_name:
         cause = "jetstream cluster requires `server_name` to be set"
@@ -42,8 +45,8 @@ def check_replicated(options: Options, at: Callable[[str], Place]) -> list[Probl
 
 
 def expected_servers(options: Options, own_routes: int) -> int:
-    """Return the number of servers that the routes name, including this one.
+    """Return the number of servers in the cluster according to the routes, including this server.
 
-    All servers may have the same list of routes; `own_routes` of its addresses lead to this server itself.
+    `own_routes` is the number of different route addresses that lead to this server itself.
     """
     return 1 + len(set(options.cluster.routes)) - own_routes

@@ -34,7 +34,7 @@ RESERVED_PREFIX = "sec-websocket-"
 
 
 def _read_handshake_timeout(reading: Reading, key: Key, value: Value, target: object) -> object:
-    """Read a duration, or a number of seconds; for this key, such a number causes no warning."""
+    """Read a duration, or a whole number of seconds, and return it in nanoseconds."""
     if isinstance(value.data, int) and not isinstance(value.data, bool):
         return value.data * NS_PER_S
     return DURATION.read(reading, key, value, target)
@@ -48,7 +48,7 @@ def _read_logins(reading: Reading, key: Key, value: Value, target: object) -> We
 
 
 def _is_sendable(text: str) -> bool:
-    """Return whether `text` can be the value of an HTTP header: one line of Latin-1."""
+    """Return whether `text` can be the value of an HTTP header: only printable characters of Latin-1."""
     return text.isprintable() and all(ord(char) < 256 for char in text)
 
 
@@ -121,7 +121,7 @@ WEBSOCKET = Table(
 
 
 def read_websocket(reading: Reading, key: Key, value: Value, target: object) -> WebSocketOptions:
-    """Read the `websocket` block."""
+    """Read the block `websocket` into the options of `target`, and return them."""
     assert isinstance(target, Options)
     options = target.websocket
     options.place = str(value.place)
@@ -129,10 +129,10 @@ def read_websocket(reading: Reading, key: Key, value: Value, target: object) -> 
 
 
 def origin_of(text: str) -> tuple[str, str, int]:
-    """Return (scheme, host in lower case, port) of an origin.
+    """Return (scheme, host in lower case, port) of an origin; a missing port is that of HTTPS or HTTP.
 
     Raises:
-        ValueError: `text` is not an absolute URL; the message has the reason.
+        ValueError: `text` has no scheme, or its port is invalid; the message has the reason.
     """
     parts = urlsplit(text)
     if not parts.scheme:
@@ -148,9 +148,9 @@ def origin_of(text: str) -> tuple[str, str, int]:
 def check_websocket(
     options: Options, at: Callable[[str], Place], no_auth_user: Callable[[str, Place], list[Problem]]
 ) -> list[Problem]:
-    """Return the problems of the block in combination with other options.
+    """Return the problems of the block `websocket` in combination with other options.
 
-    `no_auth_user` checks the key of that name.
+    `no_auth_user` is called with the value and the place of the key of that name, and returns its problems.
     """
     block = options.websocket
     if not block.port:

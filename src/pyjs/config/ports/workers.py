@@ -17,7 +17,7 @@ RANGE_FIX = f"use a number from 1 to {WORKERS_MAX}"
 
 
 def check_workers(options: Options, at: Callable[[str], Place]) -> list[Problem]:
-    """Return the problems of several workers in combination with other options."""
+    """Return the problems of the option `workers`, by itself and in combination with other options."""
     place = at("workers")
     if not 1 <= options.workers <= WORKERS_MAX:
         return [Problem(place, f'"workers" is {options.workers}', RANGE_FIX)]
@@ -47,7 +47,7 @@ def check_workers(options: Options, at: Callable[[str], Place]) -> list[Problem]
 
 
 def place_worker(options: Options, worker: Worker) -> Options:
-    """Return the options of one worker, as a copy; `options` do not change."""
+    """Return a copy of `options` for one worker; blocks that do not differ are shared with `options`."""
     placed = replace(options)
     placed.worker = worker
     placed.server_name = f"{options.server_name or worker.name}-{worker.number}"

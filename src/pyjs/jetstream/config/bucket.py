@@ -42,7 +42,7 @@ WINDOW_NS = 120_000_000_000  # the clients set the duplicate window to 2 minutes
 
 @dataclass(repr=False, slots=True)
 class KeyValueConfig:
-    """A key-value bucket. The stream of the bucket B is KV_B."""
+    """The configuration of a key-value bucket. The stream of the bucket B is KV_B."""
 
     description: str = option(STRING, "A description for users.")
     history: int = option(INT, "Number of values stored for each key, from 1 to 64.", 1)
@@ -102,7 +102,10 @@ def _stream_of(name: str) -> str:
 
 
 def _source(source: StreamSource, bucket: str) -> StreamSource:
-    """Return a source, as clients complete it: its keys get the prefix of the bucket that copies them."""
+    """Return `source` as clients complete it, with a transform from the keys of its bucket to those of `bucket`.
+
+    A source that has transforms is returned unchanged.
+    """
     if source.subject_transforms:
         return source
     origin = source.name.removeprefix(KV)
@@ -116,7 +119,7 @@ def _source(source: StreamSource, bucket: str) -> StreamSource:
 
 @dataclass(repr=False, slots=True)
 class ObjectStoreConfig:
-    """An object store. The stream of the store B is OBJ_B."""
+    """The configuration of an object store. The stream of the store B is OBJ_B."""
 
     description: str = option(STRING, "A description for users.")
     ttl_ns: int = option(DURATION, "Maximum age of an object; 0: no limit.")

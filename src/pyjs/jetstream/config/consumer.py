@@ -101,7 +101,7 @@ class ConsumerConfig:
 
     @property
     def durable(self) -> bool:
-        """Whether the consumer is durable: it exists until it is deleted, or was unused for inactive_threshold."""
+        """Whether this is a durable consumer, which has a durable name."""
         return bool(self.durable_name)
 
     @property
@@ -111,12 +111,12 @@ class ConsumerConfig:
 
     @property
     def filters(self) -> tuple[str, ...]:
-        """The subject filters; empty: the consumer gets every message."""
+        """The subject filters, or () if the consumer gets every message."""
         return (self.filter_subject,) if self.filter_subject else self.filter_subjects
 
 
 def from_json(given: Mapping[str, Any]) -> ConsumerConfig:
-    """Return the configuration in `given`, checked JSON; missing options are unset."""
+    """Return the configuration in `given`, JSON whose values are checked; missing options keep their defaults."""
     if given.get("deliver_policy", "undefined") == "undefined":
         given = {**given, "deliver_policy": "all"}
     return declared.from_json(ConsumerConfig, given)

@@ -62,7 +62,7 @@ NEXT_REQUEST = Struct(
 
 
 class CreateRequest(NamedTuple):
-    """A decoded CONSUMER.CREATE body."""
+    """The decoded body of a CONSUMER.CREATE request."""
 
     stream_name: str
     config: ConsumerConfig
@@ -71,7 +71,7 @@ class CreateRequest(NamedTuple):
 
 
 def read_create(body: bytes, strict: bool) -> CreateRequest:
-    """Decode a create request.
+    """Decode the body of a CONSUMER.CREATE request; if `strict`, refuse unknown fields.
 
     Raises:
         ApiError: 10025, the body is not JSON or has an invalid field.

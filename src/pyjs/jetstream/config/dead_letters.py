@@ -23,12 +23,15 @@ class Target(NamedTuple):
     prefix: str  # the first tokens of the letters' subjects
 
     def subjects_of(self, stream: str) -> str:
-        """Return the subject that matches all letters of messages of `stream`."""
+        """Return the wildcard subject that matches the dead letters of all messages of `stream`."""
         return f"{self.prefix}.{stream}.>"
 
 
 def target_of(of_stream: Mapping[str, str], of_consumer: Mapping[str, str]) -> Target | None:
-    """Return the target that the metadata of a stream and its consumer names; None: no letters are sent."""
+    """Return the target of dead letters in the metadata of a consumer and its stream, or None if there is none.
+
+    The metadata of the consumer overrides that of the stream.
+    """
     name = of_consumer.get(STREAM_KEY, of_stream.get(STREAM_KEY, ""))
     if not name:
         return None

@@ -82,7 +82,7 @@ def options_of(of: type[DataclassInstance]) -> tuple[Option, ...]:
 
 
 def struct_of(of: type[DataclassInstance], go_name: str = "") -> Struct:
-    """Return the fields for the decoder; `go_name` is nats-server's name of the type, if it differs."""
+    """Return the fields of a dataclass for the decoder; `go_name` is nats-server's name of the type, if different."""
     return Struct(go_name or of.__name__, {each.name: each.kind for each in options_of(of)}, of)
 
 
@@ -112,12 +112,12 @@ class _Shape:
 
 @cache
 def shape_of(of: type[DataclassInstance]) -> _Shape:
-    """Return the options of a dataclass as a _Shape; cached."""
+    """Return the cached _Shape of a dataclass."""
     return _Shape(of)
 
 
 def changed(config: T, **values: Any) -> T:
-    """Return a copy of a configuration with changed values; takes half the time of `dataclasses.replace`.
+    """Return a copy of a configuration with changed values.
 
     Raises:
         AttributeError: there is no such option.
@@ -133,7 +133,7 @@ def changed(config: T, **values: Any) -> T:
 
 
 def as_json(config: DataclassInstance) -> dict[str, Any]:
-    """Return a configuration, or a part of one, as JSON for an answer."""
+    """Return a configuration, or a part of one, as JSON for an answer; most unset options are left out."""
     out: dict[str, Any] = {}
     shape = shape_of(type(config))
     for (name, always, zero, write), value in zip(shape.shown, shape.values(config), strict=True):
@@ -155,7 +155,7 @@ _WRITERS: dict[str, Callable[[Any], object]] = {
 
 
 def from_json(of: type[T], given: Mapping[str, Any]) -> T:
-    """Return the configuration in `given`, checked JSON; missing options keep their defaults."""
+    """Return the configuration in `given`, JSON whose values are checked; missing options keep their defaults."""
     shape = shape_of(of)
     values = {each.attribute: given[each.name] for each in shape.options if each.name in given}
     return of(**_with_parts(shape, values, from_json))
@@ -169,7 +169,7 @@ def _with_parts(shape: _Shape, values: dict[str, Any], read: Callable[..., Any])
 
 
 def _made(kind: Kind, value: Any, read: Callable[..., Any]) -> Any:
-    """Return the value of a field, converted; a value of a wrong kind is returned unchanged."""
+    """Convert the value of an option; a value of a wrong kind is returned unchanged."""
     if kind.name == "list" and isinstance(value, list):
         assert kind.item is not None
         return tuple(_made(kind.item, each, read) for each in value)
@@ -217,7 +217,7 @@ def from_meta(of: type[T], meta: Mapping[str, Any]) -> T:
 
 
 def _fits(kind: Kind, value: Any) -> bool:
-    """Return whether a stored value has the right kind."""
+    """Return whether a stored value has the type of `kind`, and is within its range."""
     if kind.name == "list":
         assert kind.item is not None
         return isinstance(value, tuple) and all(_fits(kind.item, each) for each in value)

@@ -34,7 +34,7 @@ Path = tuple[str | int, ...]
 
 @dataclass(eq=False, repr=False, slots=True)
 class Struct:
-    """The fields of an object; `name` is its name in error texts."""
+    """The fields of a JSON object; `name` is its name in error texts."""
 
     name: str
     fields: dict[str, Kind]
@@ -229,7 +229,7 @@ def _checked_time(text: str) -> str:
 
 
 def _go_text(text: str) -> str:
-    """Quote a text as Go's time errors do, with hex for each byte that is not ASCII."""
+    """Return `text` in quotes, as Go's time errors do, with hex for each byte that is not printable ASCII."""
     shown = "".join(chr(c) if 32 <= c < 127 else f"\\x{c:02x}" for c in text.encode())
     return '"' + shown.replace('"', '\\"') + '"'
 

@@ -33,7 +33,7 @@ class Offline(NamedTuple):
 
     @property
     def cause(self) -> str:
-        """The reason, with that of the consumer."""
+        """The reason, followed by that of the consumer if there is one."""
         return f"{self.reason}: {self.consumer_reason}" if self.consumer_reason else self.reason
 
 
@@ -52,7 +52,7 @@ class NewerConsumer(PyjsError):
 
 
 def newer_consumer(name: str, error: UnknownFormat) -> NewerConsumer:
-    """Return the error for a consumer whose files have another version; "": the list of consumers."""
+    """Return the error for a consumer whose files have another version; "" stands for the list of consumers."""
     return NewerConsumer(name, f"its file {str(error).removeprefix(f'{error.path} ')}")
 
 

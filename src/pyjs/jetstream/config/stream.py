@@ -118,7 +118,7 @@ class StreamSource:
 
     @property
     def filters(self) -> tuple[bytes, ...]:
-        """The subject filters; empty: every subject."""
+        """The subject filters, or () if every subject is copied."""
         if self.subject_transforms:
             return tuple((each.src or ">").encode() for each in self.subject_transforms)
         return (self.filter_subject.encode(),) if self.filter_subject else ()
@@ -214,7 +214,7 @@ class StreamConfig:
     metadata: Mapping[str, str] = option(STRING_MAP, "Names and values for applications.")
 
     def with_required_level(self) -> StreamConfig:
-        """Return the configuration to store: with the required API level, without metadata made for responses."""
+        """Return the configuration to store: with the required API level, without metadata for responses."""
         kept = {key: value for key, value in self.metadata.items() if key not in (META_VERSION, META_LEVEL)}
         shape = shape_of(StreamConfig)
         pairs = zip(shape.options, shape.values(self), strict=True)
@@ -224,7 +224,7 @@ class StreamConfig:
         return replace(self, metadata=kept)
 
     def with_server_metadata(self) -> StreamConfig:
-        """Return the configuration as CREATE, UPDATE and INFO show it."""
+        """Return the configuration for responses, with the server's version and API level as metadata."""
         shown = {**self.metadata, META_VERSION: PEER_VERSION, META_LEVEL: str(API_LEVEL)}
         return replace(self, metadata=shown)
 

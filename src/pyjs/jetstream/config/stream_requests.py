@@ -112,14 +112,14 @@ _ZERO = {
 
 @dataclass(eq=False, repr=False, slots=True)
 class StreamRequest:
-    """A decoded STREAM.CREATE or STREAM.UPDATE body."""
+    """The decoded body of a STREAM.CREATE, STREAM.UPDATE or STREAM.RESTORE request."""
 
     config: StreamConfig  # as requested: not checked, limits not normalized
     pedantic: bool
 
 
 def read(body: bytes, table: Struct, strict: bool) -> dict[str, Any]:
-    """Return the decoded fields of `body`.
+    """Return the decoded fields of `body`; if `strict`, refuse unknown fields.
 
     Raises:
         ApiError: 10025, the body is not JSON or has an invalid field.
@@ -131,7 +131,7 @@ def read(body: bytes, table: Struct, strict: bool) -> dict[str, Any]:
 
 
 def read_stream(body: bytes, strict: bool) -> StreamRequest:
-    """Decode a create or update request.
+    """Decode the body of a STREAM.CREATE or STREAM.UPDATE request.
 
     Raises:
         ApiError: 10025, the body is not JSON or has an invalid field.

@@ -21,7 +21,7 @@ class Claims:
         self._claimed: dict[str, tuple[str, ...]] = {}  # filter subjects by the name of the consumer
 
     def put(self, name: str, config: ConsumerConfig) -> None:
-        """Set the subjects of the consumer `name`."""
+        """Set the filter subjects of the consumer `name`; a direct or sourcing consumer has none here."""
         self.remove(name)
         if config.direct or config.sourcing:
             return
@@ -30,6 +30,6 @@ class Claims:
             self.tree.add(subject, name)
 
     def remove(self, name: str) -> None:
-        """Remove the consumer `name`."""
+        """Remove the filter subjects of the consumer `name`."""
         for subject in self._claimed.pop(name, ()):
             self.tree.remove(subject, name)

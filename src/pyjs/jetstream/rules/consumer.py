@@ -134,10 +134,10 @@ def _inactive_threshold(stream: StreamConfig, pedantic: bool) -> int:
 
 
 def mortal(config: ConsumerConfig, ephemeral: bool = False) -> ConsumerConfig:
-    """Return `config` with the inactive_threshold of ephemeral consumers; durable ones get it only with `ephemeral`.
+    """Return `config` with the default inactive_threshold, if it is an ephemeral consumer without one.
 
-    Not a part of `normalised`, since nats-server compares a repeated request with the stored configuration before it
-    sets this default.
+    If `ephemeral` is set, a durable consumer gets the default too. This is not a part of `normalised`, since
+    nats-server compares a repeated request with the stored configuration before it sets this default.
     """
     if (config.durable and not ephemeral) or config.inactive_threshold_ns:
         return config
@@ -145,7 +145,7 @@ def mortal(config: ConsumerConfig, ephemeral: bool = False) -> ConsumerConfig:
 
 
 def search_filters(config: ConsumerConfig) -> Generator[None, None, str | None]:
-    """Return the first valid filter that another filter covers, or None; in steps, if there are many filters."""
+    """Return the first valid filter that another filter covers, or None; yield between steps."""
     return (yield from first_covered(each for each in config.filters if is_valid_subject(each.encode())))
 
 
@@ -336,7 +336,7 @@ def check_update(old: ConsumerConfig, new: ConsumerConfig, bound: bool) -> None:
     """Refuse a change of a fixed field; `bound` means that a subscription matches the old deliver subject.
 
     Raises:
-        ApiError: 10012, the text names the fixed field; 10013, the deliver subject changes although it is bound.
+        ApiError: 10012, the text describes the change; 10013, the deliver subject changes although it is bound.
     """
     for attribute, words in _FIXED:
         if getattr(old, attribute) != getattr(new, attribute):
@@ -371,7 +371,7 @@ def with_required_level(config: ConsumerConfig) -> ConsumerConfig:
 
 
 def check_workqueue(config: ConsumerConfig, claims: SubjectTree) -> None:
-    """Refuse a new consumer of a workqueue stream whose filters overlap with `claims`.
+    """Refuse a new consumer that a workqueue stream cannot have; `claims` has the filters of its consumers.
 
     Raises:
         ApiError: 10098 to 10101.

@@ -29,10 +29,10 @@ _RESERVED = ("$JS", "$JSC", "$NRG", "$SYS")
 
 
 def check_stream(config: StreamConfig, find: Find, old: StreamConfig | None = None) -> None:
-    """Refuse a stream whose dead letters could not be stored; `old` is the configuration that it replaces, if any.
+    """Refuse a stream whose metadata about dead letters is invalid, or names a stream that could not store them.
 
-    The stream for the letters is checked only if the metadata about it changes: after its deletion, other options
-    can still be changed.
+    `old` is the configuration that `config` replaces, if any. The stream for the letters is checked only if the
+    metadata about it changes, so that other options can still be changed after that stream was deleted.
 
     Raises:
         ApiError: 20005.
@@ -43,7 +43,9 @@ def check_stream(config: StreamConfig, find: Find, old: StreamConfig | None = No
 def check_consumer(
     config: ConsumerConfig, stream: StreamConfig, find: Find, old: ConsumerConfig | None = None
 ) -> None:
-    """Refuse a consumer whose own metadata sends dead letters to a stream that could not store them.
+    """Refuse a consumer whose metadata about dead letters is invalid, or names a stream that could not store them.
+
+    `old` is the configuration that `config` replaces, if any.
 
     Raises:
         ApiError: 20005.
@@ -59,9 +61,9 @@ def check_consumer(
 
 
 def problem_of(target: Target, source: str, config: StreamConfig | None) -> str:
-    """Return the reason why the stream `target` cannot store dead letters of the stream `source`; "": it can.
+    """Return the reason why the stream of `target` cannot store dead letters of the stream `source`, or "".
 
-    `config` is the configuration of the target's stream, None if there is no such stream.
+    `config` is the configuration of the stream of `target`, or None if there is no such stream.
     """
     name = _shown(target.stream)
     if config is None:
@@ -108,7 +110,7 @@ def _check(
 
 
 def _check_chain(source: str, target: Target, find: Find) -> None:
-    """Refuse a stream whose dead letters would come back to it through the dead letters of other streams."""
+    """Refuse dead letters that would go through a circle of streams, or through more than CHAIN_MAX streams."""
     chain = [source, target.stream]
     while len(chain) <= CHAIN_MAX:
         config = find(chain[-1])

@@ -35,7 +35,9 @@ API_PREFIX = "$JS.API"
 
 
 def check(config: StreamConfig, find: Find, pedantic: bool) -> StreamConfig:
-    """Return `config`; a mirror inherits `allow_direct` from its origin.
+    """Check the mirror and the sources of `config` and return it.
+
+    A mirror gets `mirror_direct` from the option `allow_direct` of its origin.
 
     Raises:
         ApiError: the first violation.
@@ -67,9 +69,9 @@ def check_filters(config: StreamConfig) -> None:
 
 
 def check_kept(config: StreamConfig, find: Find) -> None:
-    """Raise ApiError if no request could have set the mirror or sources of this stored configuration.
+    """Raise ApiError for a stored mirror or source that no request could have set.
 
-    Other streams may have changed since, so of the rules about other streams only the one about cycles is checked.
+    Of the rules about other streams, only the one about cycles is checked, since these streams may have changed.
 
     Raises:
         ApiError: the first violation.
@@ -205,7 +207,7 @@ def _origins(config: StreamConfig) -> tuple[StreamSource, ...]:
 
 
 def _check_external(config: StreamConfig, find: Find) -> None:
-    """Refuse prefixes that lead back to this server's own API, or to the streams that are copied."""
+    """Refuse external prefixes that are invalid, or that overlap with this server's API or the copied subjects."""
     origins = _origins(config)
     here = [find(each.name) for each in origins if each.external is None]
     subjects = [subject for origin in here if origin is not None for subject in origin.subjects]
@@ -226,7 +228,7 @@ def _check_external(config: StreamConfig, find: Find) -> None:
 
 
 def _check_cycle(config: StreamConfig, find: Find) -> None:
-    """Refuse a configuration by which messages would return to a stream that they came from."""
+    """Refuse a configuration by which messages would return to the stream from which they came."""
     todo, visited = [config], set()
     while todo:
         current = todo.pop(0)
@@ -243,6 +245,6 @@ def _check_cycle(config: StreamConfig, find: Find) -> None:
 
 
 def _returns(config: StreamConfig, source: StreamSource) -> bool:
-    """Return whether messages of `source` can have a subject that the stream itself stores."""
+    """Return whether messages of `source` can have a subject that the stream `config` stores."""
     wanted = source.filter_subject.encode()
     return not wanted or any(subjects_overlap(subject.encode(), wanted) for subject in config.subjects)

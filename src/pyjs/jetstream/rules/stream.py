@@ -236,7 +236,7 @@ def _check_async(config: StreamConfig) -> None:
 
 
 def valid_subjects(config: StreamConfig) -> list[str]:
-    """Return the valid subjects of a configuration."""
+    """Return those subjects of a configuration that are valid."""
     return [subject for subject in config.subjects if is_valid_subject(subject.encode())]
 
 

@@ -1,1 +1,1 @@
-"""Finds out why a consumer delivers nothing, or why a stream refuses publishes, without changing their state."""
+"""The reasons why a consumer delivers nothing, or why a stream refuses publishes; no state is changed."""

@@ -1,4 +1,4 @@
-"""Finds out why a consumer delivers nothing.
+"""The reasons why a consumer delivers nothing.
 
 The reasons are the conditions that end a pump (consumer.pyx: `deliver_some`), and those under which no message is
 left to deliver. An operator should fix the first reason; once it is fixed, the next one stops the consumer. Without a
@@ -33,7 +33,10 @@ NEVER_NS = 100 * 365 * 86_400 * NS_PER_S  # a redelivery later than this never c
 def why_consumer(
     consumer: Consumer, now_ns: int, *, shows_clients: bool = True
 ) -> Generator[None, None, list[Reason] | None]:
-    """Return the reasons, most important first, in steps; None if the consumer is closed, or was closed meanwhile."""
+    """Return the reasons why a consumer delivers nothing, most important first; yield between steps.
+
+    Return None if the consumer is closed, or is closed meanwhile.
+    """
     yield from know_pending(consumer)
     if consumer.closed:
         return None
@@ -79,7 +82,7 @@ def _state(consumer: Consumer) -> Reason | None:
 
 
 def _nothing_left(consumer: Consumer, moment: Moment) -> Generator[None, None, Reason | None]:
-    """Return the reason why no message is ready for delivery, or None if one is ready."""
+    """Return the reason why no message is ready for delivery, or None if one is ready; yield between steps."""
     acks, store = consumer.acks, consumer.store
     if acks.pending.n_queued or consumer.cursor.num_pending():
         return None
@@ -103,7 +106,7 @@ def _nothing_left(consumer: Consumer, moment: Moment) -> Generator[None, None, R
 
 
 def _unmatched(consumer: Consumer) -> Generator[None, None, Reason | None]:
-    """Return a reason if no stored subject matches the filters."""
+    """Return a reason if no stored subject matches the consumer's filters, otherwise None; yield between steps."""
     store, filters = consumer.store, consumer.filters
     if not filters:
         return None
@@ -150,7 +153,7 @@ def _awaiting(consumer: Consumer, moment: Moment) -> Reason:
 
 
 def _next_due(consumer: Consumer, moment: Moment) -> int:
-    """Return the time of the next redelivery, or 0 if none is planned."""
+    """Return the time of the next redelivery on the monotonic clock in ns, or 0 if none is planned."""
     due_ns = consumer.acks.pending.next_due()
     return due_ns if due_ns - moment.now_ns < NEVER_NS else 0
 
@@ -161,7 +164,7 @@ def _delayed_text(consumer: Consumer) -> str:
 
 
 def _oldest(consumer: Consumer, moment: Moment) -> dict[str, Any]:
-    """Return the fields of the oldest delivery without an acknowledgement."""
+    """Return the fields of the oldest unacknowledged delivery, or {} if there is none."""
     rows = consumer.acks.pending.first(1)
     if not rows:
         return {}

@@ -1,4 +1,4 @@
-"""Finds out why no client can get a message of a consumer now: no request is waiting, or none can be served."""
+"""The reasons why no client can get a message of a consumer now: no request is waiting, or none can be served."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def demand_reason(consumer: Consumer, moment: Moment) -> Reason | None:
 
 
 def slow_reason(consumer: Consumer, moment: Moment) -> Reason | None:
-    """Return a reason if every receiving client has at least SLOW_SIZE pending bytes."""
+    """Return a reason if every receiving client has at least SLOW_SIZE pending bytes, otherwise None."""
     clients = holders_of(consumer, is_shown=moment.shows_clients)
     slow = [session for session in clients.sessions if session.pending_size() >= SLOW_SIZE]
     if not slow or clients.elsewhere or len(slow) < len(clients.sessions):
@@ -55,7 +55,10 @@ def _no_request(consumer: Consumer, moment: Moment) -> Reason | None:
 
 
 def _next_message(consumer: Consumer) -> dict[str, Any]:
-    """Return the sequence and the size of the next message that was never delivered; empty if there is none."""
+    """Return the sequence and the size of the next message that was never delivered.
+
+    Return {} if there is none, or if the consumer has filters.
+    """
     if not consumer.cursor.num_pending() or consumer.filters:
         return {}
     seq = consumer.store.catalogue.next_live(consumer.cursor.next_seq)

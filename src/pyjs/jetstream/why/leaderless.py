@@ -1,4 +1,4 @@
-"""Finds out why a stream of a cluster has no leader: the servers that are away, the replicas that wait, the quorum.
+"""The reasons why a stream of a cluster has no leader: the servers that are away, the replicas that wait, the quorum.
 
 A server knows which others answer. Only a replica's own server knows its last entry and the reason why it is not
 current: this is its view (`view_of`), which the server that answers a client requests (member/questions.py).
@@ -59,7 +59,7 @@ def leaderless_report(js: JetStream, name: str, consumer: str, views: Iterable[V
 
 
 def why_leaderless(member: MemberNode, assigned: Assignment, views: Iterable[View]) -> Reason:
-    """Return the reason why a stream has no leader, from the views of its servers."""
+    """Return the reason why a stream has no leader or is offline, from the views of its servers."""
     if assigned.stored.offline:
         text = (
             f"It is offline: {assigned.stored.offline}. It opens on a server of the version that created it."
@@ -119,7 +119,10 @@ def _single_text(row: Mapping[str, Any]) -> str:
 
 
 def _no_meta_leader(member: MemberNode, *, is_known: bool) -> Reason:
-    """Return the reason that the metadata of the cluster has no leader."""
+    """Return the reason that describes a metadata group without a leader.
+
+    `is_known` means that this server knows the stream.
+    """
     status = member.meta_status()
     voters = [] if status is None else [each.node for each in status.replicas if each.is_voter]
     rows = sorted((_server_row(member, node) for node in voters), key=lambda row: str(row["name"]))

@@ -1,4 +1,4 @@
-"""Finds the stored subjects that are most similar to a filter that matches none, usually due to a typing error."""
+"""A search for the stored subjects most similar to a filter that matches none, usually because of a typing error."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ LETTERS_MAX = 64  # maximum characters compared letter by letter, since the time
 
 
 def nearest(store: StreamStore, wanted: bytes) -> Generator[None, None, list[str]]:
-    """Return, in steps, up to SHOWN stored subjects, most similar to `wanted` first."""
+    """Return up to SHOWN stored subjects, most similar to `wanted` first; yield between steps.
+
+    Only the first SUBJECTS_MAX subjects are compared.
+    """
     walk = SubjectWalk(store.catalogue, store.make_filter(()))
     while not walk.look(STEP):
         yield

@@ -88,7 +88,7 @@ def _closest(subs: list[Subscription]) -> list[Subscription]:
 
 
 def holders_of(consumer: Consumer, *, is_shown: bool) -> Receivers:
-    """Return the clients that get the messages of a consumer now."""
+    """Return the clients that currently receive the messages of a consumer."""
     if consumer.push is not None:
         return receivers(consumer.account, [consumer.push.subject], is_shown=is_shown)
     assert consumer.requests is not None

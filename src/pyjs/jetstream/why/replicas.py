@@ -1,4 +1,4 @@
-"""Finds out why the replica of a stream on this server is not current."""
+"""The reason why the replica of a stream on this server is not current."""
 
 from __future__ import annotations
 

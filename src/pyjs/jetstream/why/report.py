@@ -30,7 +30,7 @@ QUIET = frozenset((Kind.UP_TO_DATE, Kind.STREAM_EMPTY))
 def stream_report(
     js: JetStream, stream: Stream, *, shows_clients: bool = True
 ) -> Generator[None, None, Fields]:
-    """Return a report, in steps: whether a stream accepts publishes, why not, and consumers that deliver nothing."""
+    """Return the report about a stream and about those of its consumers that deliver nothing; yield between steps."""
     reasons, store = why_stream(js, stream), stream.store
     silent: list[dict[str, Any]] = []
     for at, consumer in enumerate(list(stream.consumers.values())):
@@ -57,7 +57,7 @@ def stream_report(
 def consumer_report(
     js: JetStream, stream: Stream, consumer: Consumer, *, shows_clients: bool = True
 ) -> Generator[None, None, Fields | None]:
-    """Return a report, in steps: whether a consumer delivers, and why not. None: it was deleted meanwhile."""
+    """Return the report about a consumer, or None if it was deleted meanwhile; yield between steps."""
     reasons = yield from why_consumer(consumer, js.account.turn.now, shows_clients=shows_clients)
     if reasons is None:
         return None

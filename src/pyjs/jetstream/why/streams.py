@@ -1,4 +1,4 @@
-"""Finds out why a stream refuses all publishes because of its state.
+"""The reasons why a stream refuses all publishes because of its state.
 
 The refusal of a single message needs no report: the error that the publisher gets explains it.
 """
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def why_stream(js: JetStream, stream: Stream) -> list[Reason]:
-    """Return the reasons, most important first."""
+    """Return the reasons why a stream refuses publishes, and facts about it, most important first."""
     found = (
         _configured(stream),
         _store(stream),
@@ -91,7 +91,7 @@ def _store(stream: Stream) -> Reason | None:
 
 
 def _replicas(js: JetStream, stream: Stream) -> Reason | None:
-    """Return the reason why a replicated stream has no leader, or that replicas lag; None if neither is true."""
+    """Return a reason if a replicated stream has no leader, or if its replicas lag or are away, otherwise None."""
     member, replicated = js.shared.member, js.shared.replicated
     if member is None or replicated is None or not replicated.is_replica(stream):
         return None
@@ -112,7 +112,7 @@ def _replicas(js: JetStream, stream: Stream) -> Reason | None:
 
 
 def _limits(stream: Stream) -> list[Reason]:
-    """Return a reason for each limit at which the stream refuses messages; empty if it removes old ones instead."""
+    """Return a reason for each limit at which the stream refuses messages; [] if it discards old ones instead."""
     config, store = stream.config, stream.store
     if config.discard != "new":
         return []
@@ -137,7 +137,7 @@ def _limits(stream: Stream) -> list[Reason]:
 
 
 def _usage(js: JetStream, stream: Stream) -> list[Reason]:
-    """Return the limits of account and server because of which the stream refuses messages.
+    """Return a reason for each limit of the account or the server at which the stream refuses messages.
 
     A replicated stream has no such limits.
     """
@@ -176,7 +176,7 @@ def _no_consumers(stream: Stream) -> Reason | None:
 
 
 def _origins(js: JetStream, stream: Stream) -> list[Reason]:
-    """Return the origins of a mirror or of sources that have never answered, or that refuse."""
+    """Return a reason for each origin of the stream that has never answered, or that has an error."""
     found = []
     report = inflow_report(js, stream)
     for row in [report["mirror"]] if "mirror" in report else report.get("sources", ()):

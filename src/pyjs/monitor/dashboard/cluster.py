@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def cluster(site: Site, arguments: Arguments) -> Steps:
-    """Return the routes and, if JetStream is in the cluster, the metadata group."""
+    """Return the routes and, if JetStream is replicated, the metadata group; yield between steps."""
     now_ns, node = site.clock.now_ns(), site.monitored.node
     page = yield from routes_page(site.monitored, listed=False, detail=False, now_ns=now_ns)
     member = None if node.jetstream is None else node.jetstream.shared.member

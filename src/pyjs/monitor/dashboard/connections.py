@@ -21,7 +21,7 @@ ENTRY = ConnzOptions()  # the fields of /connz without its options
 
 
 def connections(site: Site, arguments: Arguments) -> Steps:
-    """Return a page of the list of open connections, or of the last closed ones with `closed=true`."""
+    """Return a page of the open connections or, with `closed=true`, of recently closed ones; yield between steps."""
     closed = arguments.flag("closed")
     wanted = wanted_by(arguments, SORTS, "-stop" if closed else "cid")
     node, now_ns = site.monitored.node, site.clock.now_ns()
@@ -58,10 +58,10 @@ def _row(c: Connection, now_ns: int) -> Steps:
 
 
 def connection_view(site: Site, arguments: Arguments) -> Steps:
-    """Return the open connection with the id `cid`, and its first subscriptions.
+    """Return the open connection that `cid` names, with its first subscriptions.
 
     Raises:
-        BadArgument: there is no such connection.
+        BadArgument: `cid` is invalid, or there is no such connection.
     """
     cid, now_ns = arguments.unsigned("cid"), site.clock.now_ns()
     session = site.monitored.node.sessions.get(cid)

@@ -41,7 +41,7 @@ SORTS: dict[str, Callable[[ConsumerRow], Any]] = {
 
 
 def consumers(site: Site, arguments: Arguments) -> Steps:
-    """Return a page of the list of consumers: of all streams, or of the stream that `acc` and `stream` name."""
+    """Return a page of the consumers of all streams, or of the stream that `acc` and `stream` name."""
     wanted = wanted_by(arguments, SORTS, "-level")
     account, stream = arguments.text("acc"), arguments.text("stream")
 
@@ -61,7 +61,10 @@ def consumers(site: Site, arguments: Arguments) -> Steps:
 
 
 def consumer_row(site: Site, row: ConsumerRow) -> Steps:
-    """Return a row as JSON, in steps; if the consumer is open, with its current numbers and reason."""
+    """Return `row` as JSON; yield between steps.
+
+    If the consumer is open on this server, its current numbers and reason replace those of the row.
+    """
     fields: Fields = {"account": row.account, "stream": row.stream, "name": row.name, "rate": row.rate}
     numbers = {"pending": row.num_pending, "ack_pending": row.num_ack_pending}
     level, kind, text = row.level, row.kind, ""
@@ -78,7 +81,7 @@ def consumer_row(site: Site, row: ConsumerRow) -> Steps:
 
 
 def _ready(consumer: Consumer) -> Generator[None, None, None]:
-    """Yield if the next read of the consumer needs a step of its own; prepare the read if it is a search."""
+    """Prepare the next read of the consumer if it is a search; yield if the read needs a step of its own."""
     if is_searched(consumer):
         yield from prepare(consumer)
         yield
@@ -104,10 +107,10 @@ def _numbers(consumer: Consumer, now_ns: int) -> Fields:
 
 
 def consumer_view(site: Site, arguments: Arguments) -> Steps:
-    """Return one consumer; `rows` is the maximum number of its deliveries without an acknowledgement.
+    """Return the details of one consumer; `rows` limits the list of its unacknowledged deliveries.
 
     Raises:
-        BadArgument: the consumer is not open on this server, or was deleted meanwhile.
+        BadArgument: an argument is invalid, or the consumer is not open on this server or was deleted meanwhile.
     """
     js, _, consumer = site.consumer_in(arguments)
     rows = arguments.integer("rows") or ROWS
@@ -140,7 +143,7 @@ def consumer_view(site: Site, arguments: Arguments) -> Steps:
 
 
 def _deliveries(consumer: Consumer, limit: int, now_ns: int) -> list[Fields]:
-    """Return the oldest deliveries without an acknowledgement."""
+    """Return the first unacknowledged deliveries of the consumer, at most `limit`."""
     skew = consumer.turn.skew
     return [
         {

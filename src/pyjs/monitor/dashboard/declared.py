@@ -23,7 +23,7 @@ SORTS: dict[str, Callable[[DeclaredRow], Any]] = {
 
 
 def declared(site: Site, arguments: Arguments) -> Generator[Any, None, Fields]:
-    """Return a page of the list of declared assets."""
+    """Return a page of the list of declared assets; yield between steps."""
     wanted = wanted_by(arguments, SORTS, "action")
     report: DeclaredReport = yield from site.monitored.declared()
     rows, total = yield from page_of(

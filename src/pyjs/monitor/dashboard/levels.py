@@ -29,7 +29,7 @@ WAITING = frozenset(
 
 
 class Level(IntEnum):
-    """The levels; the JSON has their names in lower case, and lists are sorted by their values."""
+    """The severity of the state of a stream or consumer; JSON has the names in lower case."""
 
     IDLE = 0  # nothing to deliver
     OK = 1
@@ -39,7 +39,7 @@ class Level(IntEnum):
 
 
 def stream_level(reasons: list[Reason]) -> tuple[Level, Reason | None]:
-    """Return the level of a stream, and the reason to show."""
+    """Return the level of a stream that has these reasons, and the reason to show, or None."""
     for reason in reasons:
         if reason.stops and reason.kind not in CONFIGURED:
             return Level.STOPPED, reason
@@ -50,7 +50,7 @@ def stream_level(reasons: list[Reason]) -> tuple[Level, Reason | None]:
 
 
 def consumer_level(reasons: list[Reason]) -> tuple[Level, Reason | None]:
-    """Return the level of a consumer, and the reason to show."""
+    """Return the level of a consumer that has these reasons, and the reason to show, or None."""
     if not reasons:
         return Level.OK, None
     first = reasons[0]

@@ -30,15 +30,17 @@ class Wanted(NamedTuple):
     limit: int
 
     def fields(self, total: int) -> dict[str, int]:
-        """Return the fields that say which part of the list an answer has; `total` is the length of the list."""
+        """Return the fields of an answer that describe its page; `total` is the number of matching rows."""
         return {"total": total, "offset": self.offset, "limit": self.limit}
 
 
 def wanted_by(arguments: Arguments, sorts: Mapping[str, object], default: str) -> Wanted:
-    """Return the page in a query string; `sorts` has the names of the columns, and -name means descending.
+    """Return the page that a request wants; `default` is the sort order if the request names none.
+
+    `sorts` has the names of the columns; a minus sign before a name means descending.
 
     Raises:
-        BadArgument: an argument is invalid, or the page is out of reach.
+        BadArgument: an argument is invalid, or the page ends after the first REACH rows.
     """
     given = arguments.text("sort") or default
     sort, descending = given.removeprefix("-"), given.startswith("-")
@@ -61,10 +63,10 @@ def page_of(
     matches: Callable[[Row], bool],
     weight: Callable[[Row], int] = lambda row: 1,
 ) -> Generator[None, None, tuple[list[Row], int]]:
-    """Return the rows of the wanted page, and the number of all rows that match, in steps.
+    """Return the rows of the wanted page, and the number of all matching rows; yield between steps.
 
-    The weights of the rows of one step add up to STEP. After each step, only the first rows in order, up to the end
-    of the page, are kept.
+    A step ends when the weights of its rows add up to STEP or more. After each step, only the rows up to the end of
+    the page are kept.
     """
     best: list[tuple[Any, Row]] = []
     end, total = wanted.offset + wanted.limit, 0
@@ -80,7 +82,7 @@ def page_of(
 
 
 def _portion(rows: Iterator[Row], weight: Callable[[Row], int]) -> list[Row]:
-    """Return the rows of one step."""
+    """Take rows until their weights add up to STEP or more, and return them; [] at the end."""
     some: list[Row] = []
     left = STEP
     for row in rows:

@@ -44,11 +44,11 @@ TEXT_MAX = 256  # characters of a text to look for
 
 
 class Refused(Exception):
-    """Raised when the message browser is off; the exception's text says how to turn it on."""
+    """Raised when the message browser is off; the message of the exception explains how to turn it on."""
 
 
 class Unreadable(Exception):
-    """Raised when a message cannot be read for the moment."""
+    """Raised when a message is temporarily unreadable."""
 
 
 OFF = "the message browser is off: set messages: true in the block http_authorization, and log in"
@@ -74,7 +74,7 @@ def messages(site: Site, arguments: Arguments) -> Steps:
 
     Raises:
         Refused: the message browser is off.
-        Unreadable: a message cannot be read for the moment.
+        Unreadable: a message is temporarily unreadable.
         BadArgument: the stream is not open on this server, or an argument is invalid.
     """
     check_allowed(site)
@@ -109,17 +109,13 @@ def messages(site: Site, arguments: Arguments) -> Steps:
 
 
 def check_allowed(site: Site) -> None:
-    """Refuse a request unless the operator has turned the message browser on.
-
-    Raises:
-        Refused: the message browser is off.
-    """
+    """Raise Refused if the message browser is off."""
     if not is_allowed(site):
         raise Refused(OFF)
 
 
 def is_allowed(site: Site) -> bool:
-    """Return whether the message browser is on, which requires a login."""
+    """Return whether the message browser is on; it requires a login for the monitoring port."""
     login = site.monitored.options.monitoring.login
     return login is not None and login.messages
 
@@ -146,7 +142,7 @@ def _is_slow(search: Search) -> bool:
 
 
 def _step(search: Search, wanted: StoreFilter, seq: int) -> Generator[None, None, int]:
-    """Return the next match at or after `seq` in the direction of the search, or 0."""
+    """Return the sequence of the next match from `seq` on, in the direction of the search, or 0 if there is none."""
     store = search.store
     if seq <= 0 or (search.forward and seq > store.last_seq):
         return 0
@@ -184,11 +180,11 @@ def _subject(message: StoredMessage) -> str:
 
 
 def message_view(site: Site, arguments: Arguments) -> Steps:
-    """Return the message with sequence `seq`: up to `size` bytes of its payload from `offset` on, as base64.
+    """Return the message with sequence `seq`, and up to `size` bytes of its payload from `offset` on, in base64.
 
     Raises:
         Refused: the message browser is off.
-        Unreadable: the message cannot be read for the moment.
+        Unreadable: the message is temporarily unreadable.
         BadArgument: the stream is not open on this server, it has no such message, or an argument is invalid.
     """
     check_allowed(site)

@@ -25,7 +25,10 @@ ATTENTION_MAX = 8  # streams, and consumers, that need attention
 
 
 def overview(site: Site, arguments: Arguments) -> Steps:
-    """Return the overview. Its field `at` is the time of its counters in ns, from which rates can be computed."""
+    """Return the overview; yield between steps.
+
+    The field `at` is the time of the counters, in ns since the epoch.
+    """
     snapshot = yield from site.survey.fresh()
     monitored, now_ns = site.monitored, site.clock.now_ns()
     node = monitored.node
@@ -50,7 +53,7 @@ def overview(site: Site, arguments: Arguments) -> Steps:
 
 
 def server_fields(site: Site) -> Fields:
-    """Return the fields for every view: the identity of the server, and the parts of the dashboard that are on."""
+    """Return the fields that every view has: the identity of the server, and which parts are on."""
     node = site.monitored.node
     return {
         "name": node.server_name,
@@ -90,7 +93,7 @@ def _jetstream(site: Site, snapshot: Snapshot) -> Generator[None, None, Fields |
 
 
 def _attention(site: Site, snapshot: Snapshot) -> Generator[None, None, list[Any]]:
-    """Return the streams and consumers that need attention, with their reasons; the worst first."""
+    """Return the streams, then the consumers that need attention, the worst first; yield between steps."""
     found: list[Fields] = []
     for row in (yield from _worst(snapshot.streams)):
         found.append(_stream_problem(site, row))
@@ -102,7 +105,7 @@ def _attention(site: Site, snapshot: Snapshot) -> Generator[None, None, list[Any
 
 
 def _worst(rows: list[Any]) -> Generator[None, None, list[Any]]:
-    """Return the rows with the highest levels, in steps."""
+    """Return up to ATTENTION_MAX rows with the highest levels, WARNING or above; yield between steps."""
     worst: list[Any] = []
     for start in range(0, len(rows), STEP):
         worst += [row for row in rows[start : start + STEP] if row.level >= Level.WARNING]

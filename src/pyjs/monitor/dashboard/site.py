@@ -25,25 +25,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """One server, its clock and its survey."""
+    """The input of the dashboard's views: one server, its clock and its survey."""
 
     monitored: Monitored
     clock: Clock
     survey: Survey
 
     def engine(self, account: str) -> JetStream | None:
-        """Return JetStream of an account, or None."""
+        """Return the JetStream of an account, or None if JetStream is off there."""
         jetstream = self.monitored.node.jetstream
         return None if jetstream is None else jetstream.accounts.get(account)
 
     def stream(self, account: str, name: str) -> tuple[JetStream, Stream] | None:
-        """Return a stream that is open on this server, with its account's JetStream, or None."""
+        """Return a stream with the JetStream of its account, or None if the stream is not open on this server."""
         js = self.engine(account)
         stream = None if js is None else js.streams.get(name)
         return None if js is None or stream is None else (js, stream)
 
     def consumer(self, account: str, stream: str, name: str) -> tuple[JetStream, Stream, Consumer] | None:
-        """Return a consumer that is open on this server, with its stream, or None."""
+        """Return a consumer with its JetStream and stream, or None if the consumer is not open on this server."""
         found = self.stream(account, stream)
         consumer = None if found is None else found[1].consumers.get(name)
         if found is None or not isinstance(consumer, Consumer) or consumer.closed:
@@ -51,10 +51,10 @@ class Site:
         return *found, consumer
 
     def stream_in(self, arguments: Arguments) -> tuple[JetStream, Stream]:
-        """Return the stream that a request names by `acc` and `stream`.
+        """Return (JetStream of the account, stream) for the names `acc` and `stream` in a request.
 
         Raises:
-            BadArgument: it is not open on this server.
+            BadArgument: the stream is not open on this server.
         """
         account, name = arguments.text("acc"), arguments.text("stream")
         found = self.stream(account, name)
@@ -65,10 +65,10 @@ class Site:
         return found
 
     def consumer_in(self, arguments: Arguments) -> tuple[JetStream, Stream, Consumer]:
-        """Return the consumer that a request names by `acc`, `stream` and `consumer`.
+        """Return (JetStream, stream, consumer) for the names `acc`, `stream` and `consumer` in a request.
 
         Raises:
-            BadArgument: it is not open on this server.
+            BadArgument: the stream or the consumer is not open on this server.
         """
         self.stream_in(arguments)
         account, stream, name = (arguments.text(each) for each in ("acc", "stream", "consumer"))

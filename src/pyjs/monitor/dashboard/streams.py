@@ -34,7 +34,10 @@ SORTS: dict[str, Callable[[StreamRow], Any]] = {
 
 
 def streams(site: Site, arguments: Arguments) -> Steps:
-    """Return a page of the list of streams; `replicated=true` selects those with replicas, and adds these."""
+    """Return a page of the list of streams; yield between steps.
+
+    The argument `replicated=true` selects the replicated streams, and adds their replicas.
+    """
     wanted = wanted_by(arguments, SORTS, "name")
     replicated = arguments.flag("replicated")
     snapshot = yield from site.survey.fresh()
@@ -65,7 +68,7 @@ def _matches(site: Site, row: StreamRow, wanted: Wanted, replicated: bool) -> bo
 
 
 def _row(site: Site, row: StreamRow, replicated: bool) -> Fields:
-    """Return a row as JSON; if the stream is open, with its current numbers."""
+    """Return `row` as JSON, with the current numbers of the stream if it is open on this server."""
     fields: Fields = {
         "account": row.account,
         "name": row.name,
@@ -103,7 +106,11 @@ def cluster_of(js: JetStream, stream: Stream) -> Fields:
 
 
 def stream_view(site: Site, arguments: Arguments) -> Steps:
-    """Return one stream."""
+    """Return the state of one stream, its limits, and the reasons for its level.
+
+    Raises:
+        BadArgument: the stream is not open on this server.
+    """
     js, stream = site.stream_in(arguments)
     reasons = why_stream(js, stream)
     level, _ = stream_level(reasons)
@@ -125,7 +132,11 @@ def stream_view(site: Site, arguments: Arguments) -> Steps:
 
 
 def config_view(site: Site, arguments: Arguments) -> Steps:
-    """Return the configuration of a stream, or of the consumer that the request names."""
+    """Return the configuration of the stream or, if the request names a consumer, of the consumer.
+
+    Raises:
+        BadArgument: the stream or the consumer is not open on this server.
+    """
     yield
     if arguments.text("consumer"):
         return {"config": as_json(site.consumer_in(arguments)[2].config)}

@@ -68,7 +68,7 @@ class ConsumerRow(NamedTuple):
 
 
 class Traffic(NamedTuple):
-    """Messages and bytes of all clients since the start."""
+    """Messages and bytes of all clients since the start of the server."""
 
     in_msgs: int = 0
     in_bytes: int = 0
@@ -100,7 +100,7 @@ EMPTY = Snapshot(0, 0, Traffic(), 0, 0, [], [])
 
 
 class Survey:
-    """Makes surveys of one server; `latest` is the result of the last one."""
+    """The surveys of one server; `latest` is the result of the last complete survey."""
 
     def __init__(self, monitored: Monitored, clock: Clock) -> None:
         self._monitored = monitored
@@ -112,7 +112,10 @@ class Survey:
         self.latest = EMPTY
 
     def fresh(self) -> Generator[None, None, Snapshot]:
-        """Return the newest snapshot, in steps; first make a survey if one is due."""
+        """Return the newest snapshot; yield between steps.
+
+        If a survey is in progress or due, complete it first.
+        """
         now_ns = self._clock.now_ns()
         if self._steps is not None and now_ns - self._continued_ns > ABANDONED_NS:
             self._steps = None
@@ -163,7 +166,7 @@ class _Walk:
         self.busy_ns = 0
 
     def steps(self) -> Steps:
-        """Read everything, in steps."""
+        """Read all connections, streams and consumers; yield between steps."""
         yield from self._sessions()
         jetstream = self._monitored.node.jetstream
         for js in [] if jetstream is None else list(jetstream.accounts.values()):
@@ -172,7 +175,7 @@ class _Walk:
                 yield from self._stream(js, name)
 
     def snapshot(self) -> Snapshot:
-        """Return the result."""
+        """Return the result of the survey."""
         found = self._traffic, self._num_connections, self._pending_size, self._streams, self._consumers
         return Snapshot(self._now_ns, self.busy_ns, *found)
 
@@ -226,7 +229,7 @@ class _Walk:
         )
 
     def _consumers_of(self, js: JetStream, stream: Stream) -> Generator[None, None, tuple[int, int]]:
-        """Read the consumers of a stream; return their num_pending and num_ack_pending, added up."""
+        """Read the open consumers of a stream; return the sums of their num_pending and num_ack_pending."""
         pending = ack_pending = 0
         for consumer in list(stream.consumers.values()):
             if not isinstance(consumer, Consumer):

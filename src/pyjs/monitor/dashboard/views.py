@@ -80,19 +80,19 @@ VIEWS: dict[str, Callable[[Site, Arguments], Steps]] = {
 
 
 def is_of_dashboard(path: str) -> bool:
-    """Return whether a path is one of the dashboard's."""
+    """Return whether `path` is the path of the dashboard, or below it."""
     return path == ROOT or path.startswith(f"{ROOT}/")
 
 
 class Dashboard:
-    """Answers the requests of the dashboard."""
+    """The handler of requests for the dashboard."""
 
     def __init__(self, monitored: Monitored, clock: Clock) -> None:
         self._monitored = monitored
         self._site = Site(monitored, clock, Survey(monitored, clock))
 
     def answer(self, path: str, arguments: Arguments) -> Generator[None, None, Response | None]:
-        """Return, in steps, the answer to a request, or None if there is no such file or view.
+        """Return the response to a request, or None if there is no such file or view; yield between steps.
 
         Raises:
             BadArgument: an argument is invalid.

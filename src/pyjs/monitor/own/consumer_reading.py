@@ -16,12 +16,15 @@ SEARCHED = 1_000  # messages; with more, the search of one consumer with filters
 
 
 def is_searched(consumer: Consumer) -> bool:
-    """Return whether the position of a consumer is found by a search among many messages."""
+    """Return whether finding the next message of the consumer takes a search among many messages."""
     return not consumer.closed and bool(consumer.filters) and consumer.store.msgs > SEARCHED
 
 
 def prepare(consumer: Consumer) -> Generator[None, None, None]:
-    """Search the next message and count num_pending, in steps, if `is_searched`; then both can be read at once."""
+    """Search for the next message and count num_pending; yield between steps.
+
+    Afterwards, both can be read at once.
+    """
     yield from know_subjects(consumer.store, consumer.store.make_filter(consumer.filters))
     while not consumer.closed and not consumer.cursor.find_some() and consumer.cursor.searching:
         yield

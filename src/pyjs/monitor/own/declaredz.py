@@ -26,7 +26,7 @@ SAME = "same"
 
 
 class DeclaredRow(NamedTuple):
-    """One declared asset, and what a reload would do with it."""
+    """A declared stream, consumer or bucket, and the action that a reload would take."""
 
     account: str
     kind: str  # stream, consumer, kv or object_store
@@ -37,7 +37,7 @@ class DeclaredRow(NamedTuple):
     text: str = ""  # the line of `pyjs-server plan`
 
     def as_json(self) -> Fields:
-        """Return the fields of an answer."""
+        """Return the row as the fields of a JSON object."""
         fields = self._asdict()
         return fields | {"changes": list(self.changes)}
 
@@ -51,7 +51,7 @@ class Unnamed(NamedTuple):
 
 
 class DeclaredReport(NamedTuple):
-    """The result of one comparison."""
+    """The result of comparing the declared assets with those of the server."""
 
     compared_at_ns: int = 0  # 0: the file declares nothing
     accounts: Mapping[str, str] = {}  # each account, and why its streams cannot be listed; "": they were
@@ -66,7 +66,7 @@ class DeclaredReport(NamedTuple):
         return counts
 
     def heads(self) -> Fields:
-        """Return the fields that all answers have."""
+        """Return the fields that every page of the report has."""
         counts = self.counts()
         errors = {name: error for name, error in self.accounts.items() if error}
         compared = {"compared": time_text(self.compared_at_ns)} if self.compared_at_ns else {}
@@ -84,7 +84,7 @@ def nothing_declared() -> Generator[Any, None, DeclaredReport]:
 
 
 def declaredz(monitored: Monitored, arguments: Arguments, now_ns: int) -> Steps:
-    """Return the answer, in steps.
+    """Return the body of /declaredz; yield between steps.
 
     Raises:
         BadArgument: an argument is invalid, or the file declares nothing for the account.

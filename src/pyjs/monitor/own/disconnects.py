@@ -41,5 +41,5 @@ MEANINGS = {
 
 
 def meaning(reason: str) -> str:
-    """Return a sentence that explains a reason in /connz; "" if there is no explanation."""
+    """Return a sentence that explains why a connection was closed for `reason`; "" if there is no explanation."""
     return MEANINGS.get(reason, "")

@@ -26,7 +26,7 @@ class Family(NamedTuple):
 
 
 def labels(**values: str) -> str:
-    """Return labels in the form that follows the name of a metric."""
+    """Return `values` as the labels of a sample, in braces."""
     return "{" + ",".join([f'{name}="{escaped(value)}"' for name, value in values.items()]) + "}"
 
 
@@ -57,7 +57,7 @@ class Page:
         """Return the list of rows for a group of families; the caller appends rows to it.
 
         A row has labels, and one value for each family. A family may be in only one group, since the format requires
-        all its samples to be consecutive.
+        all samples of a family to be consecutive.
         """
         found = self._groups.get(families)
         if found is None:
@@ -65,15 +65,16 @@ class Page:
         return found
 
     def table(self, families: tuple[Family, ...], forms: bytes) -> Table:
-        """Return a new table for a group of families; `forms` has the form of each family's numbers.
+        """Return a new table for a group of families, to which the caller adds rows.
 
-        The caller adds the rows."""
+        `forms` has the form of each family's numbers.
+        """
         made = Table(tuple(family.name.encode() for family in families), forms)
         self._tables.append((families, made))
         return made
 
     def pieces(self) -> Generator[None, None, list[bytes]]:
-        """Return the text as a list of pieces, in steps."""
+        """Return the text of the page as a list of pieces; yield between steps."""
         pieces, written = [], 0
         for piece, weight in self._texts():
             pieces.append(piece)
@@ -84,7 +85,7 @@ class Page:
         return pieces
 
     def _texts(self) -> Iterator[tuple[bytes, int]]:
-        """Yield each piece of the text with its weight; STEP is about a third of a millisecond."""
+        """Yield each piece of the text with its weight; a step ends at the weight STEP."""
         for families, rows in self._groups.items():
             for column, family in enumerate(families):
                 name = family.name

@@ -37,7 +37,7 @@ LEFT_OUT = frozenset(
 
 
 def flatten(page: Page, prefix: str, labels: str, fields: Mapping[str, object], path: str = "") -> None:
-    """Add the samples of a JSON object; `prefix` precedes each name, such as `gnatsd_varz`."""
+    """Add samples for the numbers and some texts in a JSON object; `prefix` begins the name of each family."""
     for key, value in fields.items():
         name = f"{path}_{key}" if path else key
         name = name.replace("/", "_").strip("_")

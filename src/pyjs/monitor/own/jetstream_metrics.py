@@ -108,7 +108,7 @@ class Names(NamedTuple):
 
 
 def names_of(prefix: str) -> Names:
-    """Return the families whose names begin with `prefix`."""
+    """Return the families of the exporter's metrics with the given prefix, and the additional families."""
 
     def family(row: tuple[str, str]) -> Family:
         return Family(f"{prefix}_{row[0]}", "gauge", row[1])
@@ -124,7 +124,7 @@ def names_of(prefix: str) -> Names:
 
 
 class JetStreamMetrics:
-    """Adds the samples of one server to a page."""
+    """The JetStream samples of one server, which `steps` adds to a page."""
 
     def __init__(self, monitored: Monitored, page: Page, prefix: str) -> None:
         self._monitored = monitored
@@ -135,7 +135,10 @@ class JetStreamMetrics:
         self._read = 0  # weight of the accounts, streams and consumers read since the last yield
 
     def steps(self, server: str) -> Steps:
-        """Add all samples, in steps; `server` is the value of the label server_id."""
+        """Add all samples to the page; yield between steps.
+
+        `server` is the value of the labels `server_id` and `server_name`.
+        """
         node, page, names = self._monitored.node, self._page, self._names
         jetstream = node.jetstream
         member = None if jetstream is None else jetstream.shared.member
@@ -163,7 +166,7 @@ class JetStreamMetrics:
             yield from self._account(js, of_server)
 
     def _totals(self, accounts: list[JetStream]) -> Generator[None, None, tuple[int, int, int, int]]:
-        """Return the numbers of streams, consumers, messages and bytes of all accounts."""
+        """Return the numbers of streams, consumers, messages and bytes of all accounts; yield between steps."""
         streams = consumers = msgs = size = 0
         for js in accounts:
             yield from self._rest()
@@ -176,7 +179,7 @@ class JetStreamMetrics:
         return streams, consumers, msgs, size
 
     def _rest(self, weight: int = WEIGHT) -> Steps:
-        """Yield once the weights of the reads add up to STEP."""
+        """Add `weight` to the weight of the reads since the last yield, and yield if it reaches STEP."""
         self._read += weight
         if self._read >= STEP:
             self._read = 0
@@ -221,7 +224,7 @@ class JetStreamMetrics:
             self._consumer(consumer, led_by, head)
 
     def _before(self, consumer: Consumer) -> Steps:
-        """Yield if necessary, so that the search for messages of a consumer with filters has a step of its own."""
+        """Yield if a step is complete; first prepare the next read of a consumer if it is a search."""
         if is_searched(consumer):
             yield from prepare(consumer)
             yield from self._rest(STEP)
@@ -229,14 +232,14 @@ class JetStreamMetrics:
             yield from self._rest()
 
     def _led_by(self, js: JetStream, stream: Stream) -> tuple[str, str]:
-        """Return the leader of a stream, and the name of its replicated group or ""."""
+        """Return the name of the stream's leader, and the name of its replicated group or "" without a group."""
         member = js.shared.member
         if member is None:
             return self._monitored.node.server_name, ""
         return member.reports.led_by(js, stream)
 
     def _inflow(self, js: JetStream, stream: Stream, of_stream: str) -> None:
-        """Add the lag of a mirror, or of each source."""
+        """Add the lag and the activity of a mirror, or of each source."""
         report = inflow_report(js, stream)
         for kind, families, rows in (
             ("source", self._names.source, report.get("sources", ())),
@@ -256,8 +259,8 @@ class JetStreamMetrics:
 def _merged(kind: str, rows: Iterable[dict[str, Any]]) -> list[tuple[dict[str, str], tuple[int, int]]]:
     """Return the labels and values of mirrors or sources.
 
-    Two sources may have the same labels, since labels do not include filters. Then the larger lag counts, and the
-    time since either of them was last active.
+    Sources that differ only in their filters have the same labels. They are merged: the larger lag counts, and the
+    shorter time since either was active.
     """
     merged: dict[tuple[str, str, str], tuple[int, int]] = {}
     for row in rows:

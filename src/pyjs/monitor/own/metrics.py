@@ -56,7 +56,7 @@ LOOP = (
 
 
 def prefix_in(arguments: Arguments) -> str:
-    """Return the prefix of the names, or "" for those of the exporter.
+    """Return the argument `prefix`, or "" for the prefixes of the official exporter.
 
     Raises:
         BadArgument: the prefix is not valid in a name.
@@ -81,7 +81,7 @@ def summed(prefix: str) -> frozenset[str]:
 
 
 def metrics(monitored: Monitored, arguments: Arguments, now_ns: int) -> Steps:
-    """Return the text as a list of pieces, in steps.
+    """Return the text of /metrics as a list of pieces; yield between steps.
 
     Raises:
         BadArgument: an argument is invalid.
@@ -111,7 +111,7 @@ def _health(monitored: Monitored, page: Page, core: str, of_server: str) -> Gene
 
 
 def add_health(page: Page, core: str, of_server: str, status: int, body: Mapping[str, object]) -> None:
-    """Add the samples of an answer of /healthz."""
+    """Add the samples for the HTTP status and the body of an answer of /healthz."""
     page.add(
         Family(f"{core}_healthz_status", "gauge", "0: the server is well."), of_server, int(status != 200)
     )
@@ -180,7 +180,7 @@ def _detailed(of_server: str, session: ClientSession) -> str:
 
 
 def _times(session: ClientSession, now_ns: int) -> tuple[float, ...]:
-    """Return the values of the families in TIMES for one connection."""
+    """Return the values of the families in TIMES for one connection, in ms; the RTT is in us."""
     return (
         session.started_at_ns // NS_PER_MS,
         session.last_activity_ns // NS_PER_MS,
@@ -191,7 +191,7 @@ def _times(session: ClientSession, now_ns: int) -> tuple[float, ...]:
 
 
 def _accounts(monitored: Monitored, page: Page, core: str, of_server: str) -> Generator[None, None, None]:
-    """Add the counters of /accstatz for all accounts, with one pass over the connections."""
+    """Add the counters of /accstatz for all accounts, with one pass over the connections; yield between steps."""
     node = monitored.node
     before = node.closed_counters()  # a connection that closes after this line is counted as open
     sessions = list(node.sessions.values())

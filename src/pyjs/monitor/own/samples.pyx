@@ -28,7 +28,10 @@ CONSUMER_FORMS = UNSIGNED * 8 + SECONDS * 4
 
 @cython.final
 cdef class Table:
-    """Rows of a group of families; `forms` has a letter for each of `names`."""
+    """A table of samples: each row has labels, and a number for each family.
+
+    `forms` has a letter for each of the families in `names`: the form of its numbers.
+    """
     cdef readonly tuple names
     cdef bytes _forms
     cdef list _heads, _tails    # the labels of each row, without and with the closing brace
@@ -115,13 +118,13 @@ cdef class Table:
 
 
 cdef inline char* write(char* at, bytes part) noexcept:
-    """Write bytes; return the place after them."""
+    """Copy `part` to `at`; return the position after the copy."""
     memcpy(at, PyBytes_AS_STRING(part), PyBytes_GET_SIZE(part))
     return at + PyBytes_GET_SIZE(part)
 
 
 cdef char* write_number(char* at, int64_t number, char form) noexcept nogil:
-    """Write a number in its form; return the place after it."""
+    """Write a number to `at` in the form `form`; return the position after it."""
     cdef uint64_t whole = <uint64_t> number
     cdef uint64_t ms
     if form != c'u' and number < 0:
@@ -140,7 +143,7 @@ cdef char* write_number(char* at, int64_t number, char form) noexcept nogil:
 
 
 cdef char* write_digits(char* at, uint64_t number) noexcept nogil:
-    """Write the decimal digits of a number; return the place after them."""
+    """Write the decimal digits of a number to `at`; return the position after them."""
     cdef char[20] digits
     cdef int count = 0
     while True:
@@ -157,7 +160,7 @@ cdef char* write_digits(char* at, uint64_t number) noexcept nogil:
 
 
 def ages_ns(Consumer consumer not None, int64_t now_ns) -> tuple[int, int]:
-    """Return the lag of a consumer, and the age of its oldest delivery without an acknowledgement; 0: none.
+    """Return the lag of a consumer, and the age of its oldest unacknowledged delivery, in ns; 0 means none.
 
     The lag is the age of the oldest message that was never delivered.
     """

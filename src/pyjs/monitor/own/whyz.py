@@ -36,7 +36,7 @@ STEP = 8  # streams examined between two yields
 
 
 class Wanted(NamedTuple):
-    """The selection of a request; if empty, all streams and consumers with a problem."""
+    """The streams and consumers that a request selects, and the requested page."""
 
     account: str
     stream: str
@@ -47,7 +47,7 @@ class Wanted(NamedTuple):
 
 
 def wanted_by(arguments: Arguments) -> Wanted:
-    """Return the selection in a query string.
+    """Return the selection of a request.
 
     Raises:
         BadArgument: an argument is invalid, or names a consumer without its stream.
@@ -62,10 +62,10 @@ def wanted_by(arguments: Arguments) -> Wanted:
 
 
 def whyz(monitored: Monitored, wanted: Wanted, now_ns: int) -> Steps:
-    """Return the answer, in steps.
+    """Return the body of /whyz; yield between steps.
 
     Raises:
-        BadArgument: an account, stream or consumer in the selection does not exist.
+        BadArgument: there is no report about the selection; the text has the reason.
     """
     head: Fields = {"server_id": monitored.node.server_id, "now": time_text(now_ns)}
     jetstream = monitored.node.jetstream
@@ -85,7 +85,7 @@ def whyz(monitored: Monitored, wanted: Wanted, now_ns: int) -> Steps:
 
 
 def _check_account(monitored: Monitored, jetstream: JetStreamServer, wanted: Wanted) -> None:
-    """Refuse an account that does not exist, or a stream of an account without JetStream."""
+    """Raise BadArgument for an account that does not exist, or for a stream of an account without JetStream."""
     name = wanted.account
     if not name or name in jetstream.accounts:
         return
@@ -96,7 +96,11 @@ def _check_account(monitored: Monitored, jetstream: JetStreamServer, wanted: Wan
 
 
 def _one(chosen: list[JetStream], wanted: Wanted) -> Steps:
-    """Return the report about one stream or consumer, in steps."""
+    """Return the report about the selected stream or consumer; yield between steps.
+
+    Raises:
+        BadArgument: there is no such report; the text has the reason.
+    """
     for js in chosen:
         stream = js.streams.get(wanted.stream)
         if stream is None:
@@ -130,7 +134,7 @@ def _away_report(js: JetStream, name: str) -> Fields:
 
 
 def _streams(chosen: list[JetStream], wanted: Wanted) -> Generator[None, None, tuple[list[Any], int]]:
-    """Return a page of the streams that have a problem, and the total number of such streams, in steps."""
+    """Return the page of the selected streams, and the number of all selected streams; yield between steps."""
     found: list[dict[str, Any]] = []
     total = 0
     for js in chosen:
@@ -147,7 +151,10 @@ def _streams(chosen: list[JetStream], wanted: Wanted) -> Generator[None, None, t
 
 
 def _clients(monitored: Monitored, wanted: Wanted) -> Generator[None, None, list[Any]]:
-    """Return the most recent clients that the server disconnected, newest first, in steps."""
+    """Return recently closed clients, newest first; yield between steps.
+
+    Unless `wanted.all` is set, clients that closed the connection themselves are left out.
+    """
     newest: deque[ClosedSession] = deque(maxlen=CLIENTS_MAX)
     for part in monitored.node.closed.parts():
         newest.extend(
