@@ -38,9 +38,9 @@ cdef class SubjectWalk:
         free(self.known)
 
     def look(self, size_t limit) -> bool:
-        """Compare about `limit` more subjects; return whether all matches are known, as `take` requires.
+        """Compare about `limit` more subjects with the filter; return whether all matches are found.
 
-        Raises MemoryError.
+        Call this until it returns True, before `take`. Raises MemoryError.
         """
         cdef SubjectTable* t = &self.store.subjects.table
         cdef Subject* s
@@ -132,5 +132,5 @@ cdef class SubjectWalk:
 
     @property
     def done(self) -> bool:
-        """Whether all subjects have been returned."""
+        """Whether all matching subjects were returned or skipped."""
         return self.at >= self.end
