@@ -25,7 +25,10 @@ cdef class Eraser:
         self.writer = writer
 
     cdef void overwrite(self, Segment* s, uint32_t i) noexcept:
-        """Overwrite headers and payload of entry i with zeros, but not the checksum, since the chain uses it."""
+        """Overwrite the headers and payload of entry i with zeros, and flag the record as erased.
+
+        The checksum stays, since the chain uses it. An error is only logged.
+        """
         cdef Entry* e = &s.entries[i]
         cdef uint64_t at
         at = <uint64_t> e.offset + RECORD_HEADER_SIZE + e.subject_len

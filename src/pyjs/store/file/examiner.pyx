@@ -30,7 +30,7 @@ cdef enum:
 
 
 cdef bint same_record(Entry* e, Entry* found) noexcept nogil:
-    """Return whether the scan found an intact message at the place of an entry."""
+    """Return whether `found`, from a scan, is an intact message with the place and sizes of the entry `e`."""
     return (found.flags & (ENTRY_MSG | ENTRY_ERASED) == ENTRY_MSG and found.offset == e.offset
             and found.size == e.size and found.header_len == e.header_len and found.subject_len == e.subject_len)
 
@@ -50,9 +50,9 @@ cdef class Examiner:
         self.losses = Losses()
 
     cdef int examine(self, uint64_t seq) noexcept nogil:
-        """Examine the segment of `seq` and drop its damaged messages.
+        """Examine the segment of `seq`; drop its damaged messages, or keep them listed in a replica.
 
-        Return 0, -2: unreadable, -3: not readable now.
+        Return 0; -2 if the segment is unreadable; -3 if message `seq` cannot be read now.
         """
         cdef Segment* s
         cdef int failed = -2
@@ -232,7 +232,7 @@ cdef class Examiner:
         return bool(lost) or s.floor > c.floor
 
     cdef list lost_in(self, Segment* s, SegmentContents c):
-        """Return the sequences of the messages that `c` does not have intact at the offset in the index."""
+        """Return the sequences of live messages that `c` does not have intact at the offset in the index."""
         cdef bint last = s == index_last(&self.catalogue.index)
         cdef list lost = []
         cdef uint32_t i

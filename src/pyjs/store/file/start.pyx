@@ -31,7 +31,7 @@ cdef enum:
 
 
 cdef class StoreStart:
-    """One recovery: adopts the segments of a directory and applies their recorded removals."""
+    """A recovery of one store, which adopts the segments of a directory and applies their recorded removals."""
     cdef StreamStore store
     cdef Catalogue catalogue
     cdef SegmentFiles files
@@ -201,7 +201,7 @@ cdef class StoreStart:
                 self.writer.note_removal(seq, removal & ERASED_BIT != 0)
 
     def _retire_empty(self):
-        """Retire segments without messages, for example one that a purge had begun when a kill interrupted it."""
+        """Retire all segments without live messages, except the last one."""
         cdef size_t at = self.catalogue.index.n
         while at > 1:
             at -= 1

@@ -15,7 +15,7 @@ from pyjs.store.segment.contents cimport ERASED_BIT, SegmentContents, SubjectRow
 
 
 def removals_of(SegmentContents c not None) -> bytes:
-    """Return the sequences of the DELETES records of a segment, u64 each."""
+    """Return the sequences in the DELETES records of a segment as an array of u64."""
     cdef bytes out = bytes(<size_t> c.n_removals * 8)
     cdef uint64_t* p = <uint64_t*> <char*> out
     cdef uint32_t i
@@ -25,7 +25,7 @@ def removals_of(SegmentContents c not None) -> bytes:
 
 
 def message_ranges(SegmentContents c not None) -> list:
-    """Return (first, last) of each range of sequences that had a message, whether it was removed or not."""
+    """Return (first, last) of each range of sequences that had a message, including removed ones."""
     cdef uint32_t i, begin = 0
     ranges = []
     for i in range(c.n):
@@ -39,7 +39,7 @@ def message_ranges(SegmentContents c not None) -> list:
 
 
 def sorted_seqs(bytes seqs) -> bytes:
-    """Return the u64 sequences in `seqs`, sorted."""
+    """Return the array of u64 sequences `seqs` in ascending order."""
     cdef bytes out = bytes(bytearray(seqs))
     qsort(<char*> out, len(out) // 8, 8, by_seq)
     return out
@@ -53,7 +53,7 @@ def next_named(bytes seqs, uint64_t seq) -> int:
 
 
 cdef size_t place_of(const uint64_t* seqs, size_t n, uint64_t seq) noexcept nogil:
-    """Return the index of the first sequence >= `seq`."""
+    """Return the index of the first of `n` ascending sequences that is >= `seq`, or `n` if there is none."""
     cdef size_t low = 0, high = n, middle
     while low < high:
         middle = (low + high) >> 1
@@ -65,7 +65,7 @@ cdef size_t place_of(const uint64_t* seqs, size_t n, uint64_t seq) noexcept nogi
 
 
 def agrees(SegmentContents found not None, SegmentContents c not None) -> bool:
-    """Return whether an index file agrees with its segment.
+    """Return whether the contents `found` of an index file agree with those of its segment, `c`.
 
     A message that was erased after the index file was written counts as equal.
     """
