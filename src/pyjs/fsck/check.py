@@ -190,7 +190,7 @@ class StoreCheck:
         self.report.streams.append(found)
 
     def _checked(self, account: str, directory: str, advance: Callable[[int], None]) -> StreamReport:
-        """Check one stream; return its report. `advance` is called with numbers of checked bytes."""
+        """Check one stream; return its report. `advance` is called with the size of each segment."""
         name = directory.rpartition("/")[2]
         report = StreamReport(unescaped(account), unescaped(name), directory)
         if self._never_begun(report):
@@ -232,7 +232,7 @@ class StoreCheck:
         return report
 
     def _messages_directory(self, report: StreamReport) -> None:
-        """Report a missing directory of messages, which a copy of the store without empty directories lacks."""
+        """Report a missing directory of messages, for example after a copy that omitted empty directories."""
         path = f"{report.directory}/msgs"
         if not self._disk.exists(path):
             what = (

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False, slots=True)
 class Files:
-    """The disk, the key and the encodings with which the files of one stream are read and written."""
+    """The parameters for reading and writing the files of one stream, such as its disk and its key."""
 
     disk: Disk
     key: StreamKey | None = None  # None: not encrypted, or the key is unknown
@@ -88,7 +88,7 @@ def mapped(disk: Disk, path: str) -> Image:
 
 
 def put_segment(files: Files, path: str, image: bytes, sealed: bool) -> None:
-    """Replace the segment at `path` atomically by a file for `image`. Raises OSError.
+    """Replace the segment at `path` atomically with a file for `image`. Raises OSError.
 
     The file is encrypted if the stream has a key. If `sealed` is set, it is compressed as the stream requires. An
     encrypted file gets a new nonce, so that no part of a key stream encrypts two different texts.

@@ -88,9 +88,9 @@ class Copies:
             self.plan_rewrite(self.generation, self.values)
 
     def plan_rewrite(self, generation: int, values: dict[str, Any]) -> None:
-        """Make a rewrite of both copies with `values` the mend of the first finding, which must exist.
+        """Set the mend of the first finding to a rewrite of both copies with `values`.
 
-        `values` come from an intact copy or from a segment.
+        There must be a finding. `values` come from an intact copy or from a segment.
         """
         self.values, self.generation = values, generation
         self.findings[0].mend = partial(

@@ -428,7 +428,7 @@ cdef class StreamStore:
             self.catalogue.drops.tracked = tracked
 
     def purge_matching(self, StoreFilter f, uint64_t before_seq, uint64_t keep) -> int:
-        """Remove messages as `purge` does, which has turned off the log of drops."""
+        """Remove messages for `purge`, which has turned off the log of drops; return their number."""
         cdef uint64_t total, left, seq
         if f.all and keep == 0:
             if before_seq == 0 or before_seq > self.catalogue.last_seq:
@@ -576,6 +576,6 @@ cdef class StreamStore:
         """Write staged records and free all resources; the store must not be used again."""
 
     def destroy(self) -> None:
-        """Close the store, and remove all messages; take_remains returns their memory."""
+        """Close the store, and remove all messages; `catalogue.take_remains` returns their memory."""
         self.close()
         self.drop_all(0)

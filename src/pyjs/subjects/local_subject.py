@@ -62,7 +62,7 @@ def of_service_import(subject: str, to: str) -> LocalSubject:
 
 
 def numbered(subject: str) -> str:
-    """Return `subject` with its `*` tokens replaced by `$1`, `$2`, ... from left to right."""
+    """Return `subject` with `$1`, `$2`, ... in place of its `*` tokens, from left to right."""
     tokens = subject.split(".")
     stars = [at for at, token in enumerate(tokens) if token == "*"]
     for number, at in enumerate(stars, 1):

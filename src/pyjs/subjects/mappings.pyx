@@ -75,7 +75,7 @@ cdef class Mappings:
     def subject(self, bytes subject):
         """Return the mapped subject of a message published to `subject`, or b"" if the message must be dropped.
 
-        Return `subject` itself if no mapping applies. One of several destinations is chosen at random.
+        Return `subject` itself if no mapping applies. A destination is chosen at random by its weight.
         """
         cdef uint32_t size = 0
         cdef char* made = self.select(subject, len(subject), &size)

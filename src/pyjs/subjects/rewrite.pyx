@@ -120,7 +120,7 @@ cdef class Rewrite:
         return out
 
     def subject(self, bytes subject):
-        """Return the destination for `subject`, or None if `subject` does not match the source, or out of memory.
+        """Return the destination for `subject`, or None if it does not match the source or if out of memory.
 
         `subject` may have wildcards unless the destination has a mapping function.
         """

@@ -107,7 +107,7 @@ cdef inline Target* member_place(Group* group, uint32_t size, bint here) noexcep
 cdef void fill_route(Route* r, const char* subject, size_t n, Found* found, Grouping* g, bint heads) noexcept nogil:
     """Fill `r`, and write its targets, its groups and, if `heads` is set, its heads into the memory after `r`.
 
-    Only `r.key` and `r.key_len` are set: the bytes of the key are not written.
+    `r.key` points to room for the key; this function does not write the bytes of the key.
     """
     cdef Target* targets = <Target*> (r + 1)
     cdef char* at

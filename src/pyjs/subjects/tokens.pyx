@@ -9,7 +9,7 @@ from libc.string cimport memchr, memcmp
 
 
 cdef inline size_t token_len(const char* s, size_t n) noexcept nogil:
-    """Return the length in bytes of the token that starts at `s`, of which `n` bytes can be read."""
+    """Return the length in bytes of the first token of `s`, which has `n` bytes."""
     cdef const char* dot = <const char*> memchr(s, c'.', n)
     return n if dot == NULL else dot - s
 

@@ -55,7 +55,7 @@ class KeyRing:
     def __init__(
         self, key: str, algorithm: int, randbytes: Callable[[int], bytes], prev_key: str = ""
     ) -> None:
-        """Set the current key, which wraps data keys, and the previous key; "" means that there is none."""
+        """Set the current key, which wraps data keys, and the previous key; an empty `prev_key` means none."""
         assert key
         self._algorithm = algorithm
         self._randbytes = randbytes

@@ -114,7 +114,7 @@ cdef class BulkReader:
 
     def __init__(self, StreamStore store not None, StoreFilter wanted not None, uint64_t seq, uint64_t end_seq,
                  bint entries_only=False, uint64_t incarnation=0, bint unchecked=False) -> None:
-        """Read from `seq` up to, but not including, `end_seq`; 0 means the current end of the stream.
+        """Read from `seq` up to, but not including, `end_seq`; an `end_seq` of 0 means the current end.
 
         With `unchecked`, the client must check each record itself.
         """
@@ -156,7 +156,7 @@ cdef class BulkReader:
         return chunks
 
     cdef bytes next_chunk(self, size_t limit, bint is_first):
-        """Compose and return the next chunk; `stop` is then the reason why the chunk ended."""
+        """Compose and return the next chunk; set `stop` to the reason for its end."""
         cdef uint64_t first = self.next_seq, unreadable
         cdef bytes chunk = None
         while chunk is None:
@@ -291,7 +291,7 @@ cdef class BulkReader:
             self.work -= ((end >> CHUNK_BITS) - (begin >> CHUNK_BITS) + 1) * WORK_FILL
 
     cdef void hold(self, Segment* s) noexcept nogil:
-        """Keep the map or view of `s` in memory until the chunk is composed, even if later reads free others."""
+        """Hold a reference to the map or view of `s` until the chunk is composed, since later reads may drop it."""
         self.kept = s.data
         if s.data != NULL:
             with gil:

@@ -162,7 +162,7 @@ cdef class Compactor:
         self.take_rewritten()
 
     def _take_recast(self, job, error):
-        """Replace a segment by its recast file, unless the job failed or the segment has changed since."""
+        """Replace a segment with its recast file, unless the job failed or the segment has changed since."""
         cdef size_t at = index_place(&self.catalogue.index, job.number)
         cdef Segment* s = self.catalogue.index.segments[at] if at < self.catalogue.index.n else NULL
         if error is not None:
@@ -179,7 +179,7 @@ cdef class Compactor:
             self.renew_index(s, False, 0)
 
     def take_rewritten(self) -> None:
-        """Replace a segment by its rewritten file if the removals are durable; discard a stale file."""
+        """Replace a segment with its rewritten file if the removals are durable; discard a stale file."""
         cdef SegmentRewrite job = self.rewritten
         cdef Segment* fresh
         cdef size_t at

@@ -50,7 +50,7 @@ cdef class Eraser:
                                  f"could not be overwritten: {error}")
 
     cdef void unpack(self, Segment* s) except *:
-        """Replace a compressed segment by its plain image, so that a message in it can be overwritten."""
+        """Replace a compressed segment with its plain image, so that a message in it can be overwritten."""
         s.encoding = restore_plain(self.files.disk, self.files.path_of(s.number), self.files.key, self.files.meta)
         self.files.handles.close(self.files.path_of(s.number))        # the open descriptor belongs to the old file
         self.writer.maps.forget(s)

@@ -114,7 +114,7 @@ cdef class FileStore(StreamStore):
             self.replicate(self.group)
 
     cdef int take_mark(self, EntryMark mark) except -1:
-        """Continue after the entry of the last mark. None: no entry was applied."""
+        """Continue after the entry of the last mark; `mark` is None if no entry was applied."""
         if mark is not None:
             StreamStore.end_entry(self, mark.index, mark.term, mark.ns, mark.last_id)
             self.ids_from = mark.ids_from

@@ -81,7 +81,7 @@ def make_directory(disk: Disk, directory: str) -> None:
 
 
 class StoreLock:
-    """The lock of a store directory: one on its file `.lock`, and one on the directory itself.
+    """The two locks of a store directory: one on its file `.lock`, and one on the directory itself.
 
     Other programs may test the lock on the file. If that file is deleted, the lock on the directory still
     excludes a second server, on file systems that support such locks.

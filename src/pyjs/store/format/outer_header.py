@@ -125,7 +125,7 @@ class PlainImage:
         return self._disk.read_at(self.fd, size, at)
 
     def read_around(self, at: int, size: int) -> tuple[bytes, Holes]:
-        """Read as `read` does, but replace unreadable places by filler bytes; also return these places."""
+        """Read as `read` does, but replace unreadable places with filler bytes; also return these places."""
         try:
             return self.read(at, size), []
         except OSError as error:

@@ -102,7 +102,7 @@ def _move(disk: Disk, store: str, root: str, streams: list[str]) -> None:
 
 
 def _streams(disk: Disk, root: str) -> list[str]:
-    """Return the directories of streams in a store, relative to it."""
+    """Return the paths of the stream directories in a store, relative to the store."""
     parents = [f"{account}/streams" for account in disk.list_dir(root) if not account.startswith(".")]
     found = [
         (each, disk.list_dir(f"{root}/{each}")) for each in parents if disk.is_directory(f"{root}/{each}")

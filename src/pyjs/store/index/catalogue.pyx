@@ -183,7 +183,7 @@ cdef class Catalogue:
             self.bytes += s.live_bytes
 
     cdef void part_from_subjects(self) noexcept:
-        """Replace the table of subjects by an empty one; take_remains returns the old one."""
+        """Replace the table of subjects with an empty one; take_remains returns the old one."""
         cdef Remains remains
         try:
             remains = Remains()
@@ -697,7 +697,7 @@ cdef class Catalogue:
         return count, from_seq
 
     def learn_subjects(self, StoreFilter f not None, uint32_t limit) -> bool:
-        """Prepare a search with `f`, `limit` subjects at a time; return whether the preparation is complete."""
+        """Prepare a search with `f` for up to `limit` more subjects; return whether the preparation is complete."""
         return self.subjects.learn(f, limit)
 
     def stored_at(self, uint64_t seq) -> int:
@@ -730,11 +730,14 @@ cdef class Catalogue:
         return self.subjects.table.table.used
 
     def num_deleted(self) -> int:
-        """Return the number of sequences between first and last without a message."""
+        """Return the number of sequences between first_seq and last_seq that have no message."""
         return self.last_seq - self.first_seq + 1 - self.msgs if self.msgs else 0
 
     def deleted(self, uint64_t limit=0, uint64_t after=0) -> list:
-        """Return up to `limit` sequences (0: all) above `after`, between first and last, that have no message."""
+        """Return up to `limit` (0: all) sequences above `after` and up to last_seq that have no message.
+
+        Sequences below first_seq are not included.
+        """
         cdef uint64_t seq = max(self.first_seq, after + 1), found
         gaps = []
         if self.msgs == 0:

@@ -77,7 +77,7 @@ cdef class SubjectSet:
         self.known_tokens = 0
 
     cdef bint learn(self, StoreFilter f, uint32_t limit) noexcept nogil:
-        """Prepare a search with `f`, `limit` subjects at a time; return whether the preparation is complete."""
+        """Prepare a search with `f` for up to `limit` more subjects; return whether the preparation is complete."""
         cdef size_t i
         cdef bint wild = False
         for i in range(f.n):
@@ -203,7 +203,10 @@ cdef class SubjectSet:
 
     # -- renewal -----------------------------------------------------------------------------------------------
     cdef int renew(self, SeqIndex* index, uint64_t seq, Remains remains) noexcept nogil:
-        """Rebuild the table from the messages from `seq` on, and move the old one to `remains`; -1: out of memory."""
+        """Rebuild the table from the messages with sequences >= `seq`, and move the old table to `remains`.
+
+        Return -1 if out of memory.
+        """
         cdef SubjectTable fresh
         cdef Subject* old
         cdef Subject* s

@@ -118,7 +118,7 @@ cdef class SubjectWalk:
         return counts
 
     cdef Subject* next(self) noexcept nogil:
-        """Return the next subject with live messages, or NULL if there is none."""
+        """Return the next matching subject that still has messages, or NULL if there is none."""
         cdef SubjectTable* t = &self.store.subjects.table
         cdef Subject* s
         cdef uint32_t id

@@ -46,7 +46,7 @@ def sorted_seqs(bytes seqs) -> bytes:
 
 
 def next_named(bytes seqs, uint64_t seq) -> int:
-    """Return the first sequence >= `seq` in the sorted `seqs`, or 0 if there is none."""
+    """Return the first sequence >= `seq` in `seqs`, an ascending array of u64, or 0 if there is none."""
     cdef size_t n = len(seqs) // 8
     cdef size_t at = place_of(<const uint64_t*> <const char*> seqs, n, seq)
     return (<const uint64_t*> <const char*> seqs)[at] if at < n else 0
@@ -107,8 +107,8 @@ def body_of(SegmentContents c not None, uint64_t seq) -> tuple:
 def live_in(SegmentContents c not None, uint64_t floor, bytes removed) -> tuple:
     """Return (messages, bytes of subjects and bodies, messages with headers, first sequence, erased sequences).
 
-    Messages below `floor` or in `removed` (sorted) are not live. The fifth value lists erased messages whose
-    removal no record shows.
+    Messages below `floor` or in `removed`, an ascending array of u64, are not live. The last value lists the other
+    messages that are erased.
     """
     cdef const uint64_t* seqs = <const uint64_t*> <const char*> removed
     cdef size_t n = len(removed) // 8

@@ -34,7 +34,7 @@ cdef class SegmentContents:
 
     # -- entries -----------------------------------------------------------------------------------------------
     cdef void own_entries(self) except *:
-        """Replace borrowed entries by a copy that these contents own."""
+        """Replace borrowed entries with a copy that these contents own."""
         cdef Entry* theirs = self.entries
         self.entries, self.room, self.borrowed = NULL, 0, False
         if self.reserve_entries(self.n) != 0:

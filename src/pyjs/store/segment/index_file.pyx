@@ -331,7 +331,7 @@ def store_index(disk, str path, data) -> None:
 
 
 def small_index(FullSegment f not None):
-    """Return the index file of a small segment, made from memory alone, or None if it is too large or must be read.
+    """Return the index file of a small segment, made from memory alone, or None if this is not possible.
 
     Call this in the thread of the store.
     """
@@ -408,7 +408,7 @@ def index_segments(disk, segments) -> list:
 
 cdef FullSegment full_segment(Catalogue catalogue, SegmentFiles files, object retired, Segment* s, bint footer,
                               uint64_t chain, bint whole):
-    """Return the data for the index file of `s`; `whole`: the file has all records that the store has."""
+    """Return the data for the index file of `s`; `whole` means that the file of `s` lacks no record."""
     cdef FullSegment f = FullSegment()
     f.catalogue, f.retired = catalogue, retired
     f.path, f.key = files.path_of(s.number), files.key
@@ -492,7 +492,7 @@ cdef inline const char* name_in(const char* file, Entry* e) noexcept nogil:
 
 
 def remove_file(disk, log, str path) -> None:
-    """Remove a file if it exists; log an error."""
+    """Remove a file if it exists. An error is only logged."""
     try:
         disk.unlink(path)
     except FileNotFoundError:
@@ -502,7 +502,7 @@ def remove_file(disk, log, str path) -> None:
 
 
 class SegmentSync(SyncJob):
-    """A SyncJob that then writes the index files of newly sealed segments.
+    """A SyncJob that also writes the index files of newly sealed segments, after the sync.
 
     An index file is only a cache, so a failure to write one is not an error.
     """
@@ -513,7 +513,7 @@ class SegmentSync(SyncJob):
         self.problems = []              # errors while writing index files
 
     def __call__(self):
-        """Sync; return the error of the first call that failed, or None if everything is durable."""
+        """Sync, then write index files; return the first error of the sync, or None if everything is durable."""
         error = super().__call__()
         if error is None:
             self.problems = index_segments(self.disk, self.sealed)

@@ -254,7 +254,7 @@ cdef class Recovery:
     def _from_records(self, path, number, image, SegmentContents known=None):
         """Return the contents by a scan, or None if the header is damaged and cannot be rebuilt.
 
-        `known` are the contents of the index file, which repeats the fields of the header.
+        `known` has the contents of the index file, which repeats the fields of the header.
         """
         next_seq = self.last_seq + 1 if known is None else known.base_seq
         return contents_of(path, image.whole(True), number, self.files.incarnation, next_seq, known is not None,
@@ -353,7 +353,7 @@ cdef class Recovery:
         return True
 
     cdef void miss(self, SegmentContents known, uint32_t start) except *:
-        """Count the messages from entry `start` on as lost; note the removals that only this segment recorded."""
+        """Count the messages from entry `start` on as lost; note the removals that the segment had recorded."""
         cdef uint32_t i
         for i in range(start, known.n):
             if known.entries[i].flags & ENTRY_MSG:

@@ -266,7 +266,7 @@ cdef class SegmentScan:
             return self.parts.get(at, 0)
 
     cdef bint is_hole(self, size_t at, size_t end) noexcept nogil:
-        """Return whether a sector between two records is all zeros, or the rest of the page from `at` on is.
+        """Return whether a sector between `at` and `end` is all zeros, or the page of `at` from there on is.
 
         A page that the kernel wrote back before the last write to the page has zeros after a record, while the next
         page may have bytes of that write.

@@ -134,7 +134,7 @@ def state_name(name: str, ident: int) -> str:
 
 
 class Owners:
-    """A map from the directories of consumer states to the kinds of their owners."""
+    """A map from directories of consumer states to their owners: live, removed or unknown consumers."""
 
     def __init__(self, found: ConsumerList) -> None:
         self._live = {file_name(name): each.ident for name, each in found.live.items()}
@@ -194,8 +194,8 @@ def load_list(
 def is_intact(disk: Disk, directory: str, ends: tuple[int, int], opener: Opener) -> bool:
     """Return whether both copies are readable, equal, and complete up to `ends`.
 
-    This is faster than `load_list`, since only the head is decoded, but it still needs a thread. The result may be
-    False while an entry is being written.
+    This is faster than `load_list`, since only the head is decoded. Call it in a thread, since it reads both files.
+    The result may be False while an entry is being written.
 
     Raises:
         UnknownFormat, Locked: as in `load_list`.

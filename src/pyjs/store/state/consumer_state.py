@@ -252,7 +252,7 @@ class ConsumerStateFile:
     # -- parts ---------------------------------------------------------------------------------------------
 
     def _seal(self, state: bytes, deltas: list[bytes]) -> None:
-        """Replace plain files by an encrypted generation; write the log with all its deltas before the snapshot."""
+        """Replace plain files with an encrypted generation; write the log with all its deltas before the snapshot."""
         generation = self._generation + 1
         envelope = encode(KIND_STATE, generation, {"state": state}, self._key)
         self._sealer = self._sealer_of(envelope)
