@@ -45,7 +45,7 @@ class RemovedSet:
     seqs: tuple[int, ...] = ()
 
     def ranges(self) -> Iterator[tuple[int, int]]:
-        """Yield (first, last) of ranges that together have all removed sequences, in any order."""
+        """Yield (first, last) of ranges that together cover all removed sequences, in any order."""
         for seq in self.seqs:
             yield seq, seq
         size = 8 + 8 * self.words + 2

@@ -241,7 +241,8 @@ class MessagesCheck:
     def _bridge(self, base_seq: int) -> None:
         """Continue at sequence `base_seq`.
 
-        If the previous segment may lack its end, the sequences between the two segments count as lost.
+        If the previous segment may lack its end, the sequences between the two segments count as lost, as far as they
+        fit in the missing end.
         """
         before = self._read[-1] if self._read else None
         if before is not None and before.room and self._last_seq + 1 < base_seq:

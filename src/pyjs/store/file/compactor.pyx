@@ -46,7 +46,7 @@ cdef class Compactor:
         self.to_recast = []
 
     cdef void note_sparse(self, Segment* s) noexcept nogil:
-        """Queue a sealed, undamaged segment for compaction if over half of it is dead."""
+        """Queue a sealed, undamaged segment for compaction if it is not small and over half of it is dead."""
         cdef uint64_t left = s.live_bytes + s.live * (RECORD_SIZE_MIN - self.catalogue.overhead)
         if s.sealed and s.live and not s.sparse and not s.examined and s.end > REWRITE_MIN and left * 2 < s.end:
             s.sparse = True

@@ -162,7 +162,7 @@ cdef class Examiner:
         return False
 
     cdef void distrust(self, Segment* s) except *:
-        """Stop reads that depend on the index, because the index file of the intact segment `s` is wrong.
+        """Remove the wrong index file of the intact segment `s`, and set `mistaken`, so that the store is reopened.
 
         No message is lost: when the store is reopened, it reads the segment without the index file.
         """
@@ -222,7 +222,7 @@ cdef class Examiner:
         self.drop_damaged(s, lost)
 
     cdef bint record_again(self, Segment* s, SegmentContents c) except -1:
-        """Queue a record of the removals that only damaged bytes recorded; return whether there are any."""
+        """Queue a record of the removals and first_seq that only damaged bytes had; return whether there are any."""
         cdef list lost = c.lacks(s.removed, s.n_removed)
         for removal in lost:
             if index_find(&self.catalogue.index, removal & ~ERASED_BIT) != NULL:

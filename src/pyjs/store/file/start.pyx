@@ -146,7 +146,10 @@ cdef class StoreStart:
             self.eraser.overwrite(s, <uint32_t> (seq - s.base))
 
     def _drop_removed(self):
-        """Drop the messages in DELETES records; the lists are copied first, since their segments may be removed."""
+        """Drop the messages in DELETES records, and those whose record of the removal is lost.
+
+        The sequences are copied first, since their segments may be removed.
+        """
         cdef Segment* s
         cdef size_t at, n = 0
         cdef uint64_t* removed
@@ -210,7 +213,7 @@ cdef class StoreStart:
 
     # -- losses ------------------------------------------------------------------------------------------------
     def _lose_end(self):
-        """If the last record is damaged, report its message as lost; its sequence is not used again."""
+        """Report the message of the last record, which is damaged, as lost; its sequence is not used again."""
         if self.catalogue.add_gap(index_last(&self.catalogue.index)) != 0:
             raise MemoryError
         self.recovery.lost.append((self.catalogue.last_seq, self.catalogue.last_seq))

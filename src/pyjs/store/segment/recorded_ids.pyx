@@ -56,7 +56,10 @@ def headers_steps(SegmentFiles files not None, int64_t from_ns):
 
 
 cdef tuple _read(SegmentFiles files, str path, int64_t from_ns):
-    """Return the headers of the messages in one file, and the time of its last message; (None, 0) if unreadable."""
+    """Return a list of (sequence, time, headers) from one file, or None, and the time of its last message.
+
+    Return (None, 0) if the file is unreadable.
+    """
     cdef SegmentContents c
     try:
         with closing(files.disk, files.disk.open_read_only(path)) as fd:

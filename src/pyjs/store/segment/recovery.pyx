@@ -379,7 +379,8 @@ cdef class Recovery:
     def _bridge(self, base_seq) -> None:
         """Continue at sequence `base_seq`.
 
-        If the previous file may lack its end, the sequences between the two files count as lost.
+        If the previous file may lack its end, the sequences between the two files count as lost, as far as they fit
+        in the missing end.
         """
         if self.cut and self.last_seq + 1 < base_seq:
             last_seq = self.last_seq

@@ -318,7 +318,7 @@ cdef class SegmentScan:
     cdef int put_right(self, size_t at, size_t length) noexcept nogil:
         """Correct and accept a DELETES or STATE record with one damaged byte.
 
-        Return 1 if the record was accepted; 0 if it is of another kind or has more damage; -1 if out of
+        Return 1 if the record was accepted; 0 if it is of another kind or was not corrected; -1 if out of
         memory. The correction is proven by 96 bits of checksums.
         """
         cdef char[MEND_SIZE_MAX] record
@@ -341,7 +341,7 @@ cdef class SegmentScan:
     cdef bint goes_on(self, size_t at, RecordHeader* h) noexcept nogil:
         """Return whether the bytes after an erased message confirm its length and sequence.
 
-        The checksum of the message is wrong.
+        This is needed if the checksum of the message is wrong.
         """
         cdef size_t behind = at + h.length, end
         cdef RecordHeader after

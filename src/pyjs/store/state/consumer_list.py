@@ -66,7 +66,7 @@ class Listed:
 
 @dataclass(eq=False, slots=True)
 class Problem:
-    """One damaged place in a copy."""
+    """A damaged place in one copy of a consumer list."""
 
     path: str
     at: int
@@ -79,7 +79,7 @@ class Problem:
 
 @dataclass(eq=False, slots=True)
 class Copy:
-    """One copy of a list, as it was read: its intact entries and its damage."""
+    """A copy of a consumer list, as it was read: its intact entries and its damage."""
 
     path: str
     entries: dict[int, dict[str, Any]] = field(default_factory=dict)  # by number, in the order of the file
@@ -96,7 +96,7 @@ class Copy:
 
 @dataclass(eq=False, slots=True)
 class ConsumerList:
-    """The result of merging both copies of a list."""
+    """A consumer list, merged from its two copies."""
 
     live: dict[str, Listed] = field(default_factory=dict)
     dropped: set[tuple[str, int]] = field(default_factory=set)  # (name, ident) of deleted consumers
