@@ -100,7 +100,7 @@ def put_segment(files: Files, path: str, image: bytes, sealed: bool) -> None:
 
 
 def cut_segment(files: Files, path: str, end: int) -> None:
-    """Truncate the image of an uncompressed segment at offset `end`. Raises OSError."""
+    """Truncate the image of an uncompressed segment at offset `end`, and sync the file. Raises OSError."""
     disk = files.disk
     with closing(disk, disk.open_file(path)) as fd:
         image = open_image(disk, path, fd, files.key)

@@ -182,7 +182,7 @@ cdef void subject_index_remove(SubjectIndex* x, Subject* s) noexcept nogil:
 
 
 cdef uint32_t only_leaf(Branch* b) noexcept nogil:
-    """Return the only leaf at or below `b`, or 0 if there is none or more than one."""
+    """Return the leaf that can replace `b` if only one subject is left at or below it, otherwise 0."""
     cdef uint32_t i
     if b.children.used == 0:
         return LEAF | (b.here - 1) if b.here else 0

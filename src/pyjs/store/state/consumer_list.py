@@ -51,7 +51,7 @@ LIVE, REMOVED, UNKNOWN = range(3)
 
 @dataclass(eq=False, slots=True)
 class Listed:
-    """A consumer in the list."""
+    """A consumer in a consumer list."""
 
     name: str
     ident: int  # number of the entry that created the consumer
