@@ -23,7 +23,7 @@ CHECK_SIZE = 8
 
 
 class BlockBytes:
-    """Decodes a stored block, whose bytes arrive in pieces of any size."""
+    """A decoder of a stored block whose bytes arrive in pieces of any size."""
 
     def __init__(self) -> None:
         # The first bytes, until the kind is known; of a compressed block, also the last eight bytes.
@@ -32,10 +32,10 @@ class BlockBytes:
         self._is_plain = False
 
     def add(self, data: bytes) -> Iterator[bytes]:
-        """Yield those bytes of the block that can be decoded with `data` added.
+        """Add bytes of the stored block; yield the bytes of the block that can be decoded now.
 
         Raises:
-            BadArchive: the bytes are damaged.
+            BadArchive: the bytes are damaged, or compressed with an unknown algorithm.
         """
         if self._is_plain:
             yield data
@@ -51,7 +51,7 @@ class BlockBytes:
             yield from self._frames.add(ready)
 
     def finish(self) -> bytes:
-        """Return the last bytes of the block. Raises BadArchive if the block is incomplete."""
+        """Return the last bytes of the block. Raises BadBlock if the block is compressed and incomplete."""
         if self._frames is not None and (not self._frames.is_between or len(self._held) < CHECK_SIZE):
             raise BadBlock("the compressed block ends early", 0)
         return self._rest()
@@ -61,7 +61,11 @@ class BlockBytes:
         return rest
 
     def _begin(self) -> bool:
-        """Determine the kind of the block; return whether it is compressed."""
+        """Determine the kind of the block; return True once the header of a compressed block is read.
+
+        Raises:
+            BadBlock: the algorithm is unknown, or the size is invalid.
+        """
         held = self._held
         self._is_plain = not (held[:3] == MARK[: len(held)] and (len(held) < 4 or held[3] != 0))
         if self._is_plain or len(held) < 5:

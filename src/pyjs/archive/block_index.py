@@ -45,7 +45,7 @@ class RemovedSet:
     seqs: tuple[int, ...] = ()
 
     def ranges(self) -> Iterator[tuple[int, int]]:
-        """Yield the first and the last sequence of each run of removed messages, in any order."""
+        """Yield (first, last) of ranges that together cover all removed sequences, in any order."""
         for seq in self.seqs:
             yield seq, seq
         size = 8 + 8 * self.words + 2
@@ -74,7 +74,10 @@ class IndexedBlock:
     removed: RemovedSet
 
     def removed_ranges(self, before: int) -> Iterator[tuple[int, int]]:
-        """Yield the ranges of removed sequences after `before`, the last sequence of the previous block."""
+        """Yield (first, last) of each range of removed sequences in this block and in the gap before it.
+
+        `before` is the last sequence of the previous block.
+        """
         if before + 1 < self.first_seq:
             yield before + 1, self.first_seq - 1
         for first, last in self.removed.ranges():
@@ -95,7 +98,7 @@ class StreamIndex:
 
 
 def read_stream_index(data: bytes, stream: str) -> Generator[None, None, StreamIndex]:
-    """Decode `index.db`, in steps of a few milliseconds.
+    """Yield between steps of a few milliseconds; return the decoded `index.db` of the stream named `stream`.
 
     Raises:
         BadArchive: the index is damaged, or of an unknown version.

@@ -41,7 +41,7 @@ MESSAGE, ERASED, TOMBSTONE = MESSAGE_KIND, ERASED_KIND, TOMBSTONE_KIND
 
 
 class BadBlock(BadArchive):
-    """A message block is damaged; `offset` is the offset of the first unreadable record in bytes."""
+    """Raised for a damaged message block; `offset` is the offset in bytes of the first unreadable record."""
 
     def __init__(self, what: str, offset: int) -> None:
         super().__init__(what)
@@ -84,7 +84,7 @@ cdef class BlockRecord:
 
 
 cdef class BlockReader:
-    """Reads the records of one block from pieces of any size."""
+    """A reader of the records of one block whose bytes arrive in pieces of any size."""
     cdef bytes _key
     cdef bytearray _held
     cdef size_t _at             # offset of the next record in `_held`
@@ -101,7 +101,7 @@ cdef class BlockReader:
 
     @property
     def left(self) -> int:
-        """The number of bytes that were added and are not read yet."""
+        """The number of added bytes that have not been read yet."""
         return len(self._held) - self._at
 
     def add(self, data) -> None:
@@ -111,12 +111,12 @@ cdef class BlockReader:
         self._held += data
 
     def next(self, size_t limit) -> list:
-        """Return up to `limit` records; [] if more bytes are needed.
+        """Return up to `limit` records, or [] if more bytes are needed.
 
         A record whose check is wrong is skipped if the check of the record after it is right.
 
         Raises:
-            BadBlock: a record is damaged.
+            BadBlock: a record is damaged and cannot be skipped.
         """
         cdef list found = []
         cdef BlockRecord record
@@ -133,7 +133,8 @@ cdef class BlockReader:
     cdef bint pass_by(self) except -1:
         """Skip the next record, whose check is wrong, if the check of the record after it is right.
 
-        Return False if more bytes are needed, or no record begins here. Raises BadBlock if both checks are wrong.
+        Return False if more bytes are needed, or no record begins here. Raises BadBlock if the record after it is not
+        valid either.
         """
         cdef const uint8_t* p = <const uint8_t*> PyByteArray_AS_STRING(self._held) + self._at
         cdef size_t left = len(self._held) - self._at
@@ -157,7 +158,11 @@ cdef class BlockReader:
         return True
 
     cdef BlockRecord read_one(self):
-        """Return the next record, or None if more bytes are needed or its check is wrong."""
+        """Return the next record, or None if more bytes are needed or the check of the record is wrong.
+
+        Raises:
+            BadBlock: the sizes in the record are impossible.
+        """
         cdef const uint8_t* p = <const uint8_t*> PyByteArray_AS_STRING(self._held) + self._at
         cdef size_t left = len(self._held) - self._at, body
         cdef Head h
@@ -187,7 +192,7 @@ cdef class BlockReader:
         return record
 
     cdef void fill(self, BlockRecord record, const uint8_t* p) noexcept:
-        """Set sequence, time and kind from the head of a record."""
+        """Set the sequence, time and kind of `record` from the head at `p`."""
         cdef uint64_t seq = 0
         memcpy(&seq, p + 4, 8)
         memcpy(&record.ts, p + 12, 8)
@@ -199,7 +204,7 @@ cdef class BlockReader:
         record.seq = seq & ~(ERASED_BIT | TOMBSTONE_BIT)
 
     cdef bint fits(self, const uint8_t* p, Head* head) noexcept:
-        """Return whether the check of a record is right."""
+        """Return whether the check of the record at `p` is right."""
         cdef Highway h
         cdef uint64_t value
         highway_begin(&h, self._key)

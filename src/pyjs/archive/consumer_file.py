@@ -30,7 +30,7 @@ ENTRIES_AT_ONCE = 4096
 
 @dataclass(frozen=True, slots=True)
 class ConsumerState:
-    """The state of a consumer. Pairs are (consumer_seq, stream_seq)."""
+    """The state of a consumer. `delivered` and `ack_floor` are (consumer_seq, stream_seq)."""
 
     delivered: tuple[int, int]
     ack_floor: tuple[int, int]
@@ -42,7 +42,7 @@ class ConsumerState:
 
 
 def read_consumer_file(data: bytes) -> Generator[None, None, ConsumerState]:
-    """Return the state in `o.dat`, in steps.
+    """Yield between steps; return the state in `data`, the contents of a file `o.dat`.
 
     Raises:
         BadArchive: the data are damaged, or of an unknown version.
@@ -84,7 +84,11 @@ def _pending(
 
 
 def _count(numbers: VarintReader) -> int:
-    """Return a number of entries; each has at least two bytes, so a larger number is damage."""
+    """Read and return a number of entries.
+
+    Raises:
+        BadArchive: there are fewer bytes left than entries.
+    """
     count = numbers.unsigned()
     if count > numbers.left:
         raise BadArchive(f"o.dat claims {count} entries in {numbers.left} bytes")

@@ -36,7 +36,7 @@ class ArchiveEntry:
 
     @property
     def is_end(self) -> bool:
-        """Whether this is the end of the archive."""
+        """Whether this entry marks the end of the archive."""
         return not (self.seq or self.ts or self.headers or self.payload)
 
 
@@ -56,7 +56,7 @@ def uvarint(value: int) -> bytes:
 
 
 def encode(name: bytes, ts: int, seq: int, headers: bytes, payload: bytes) -> bytes:
-    """Return the bytes of one entry."""
+    """Return the encoded bytes of one entry; `ts` is in ns since the epoch."""
     time = uvarint(ts << 1 if ts >= 0 else ~ts << 1 | 1)
     sizes = uvarint(len(headers)) + uvarint(len(payload))
     return b"".join((uvarint(len(name)), time, uvarint(seq), sizes, name, headers, payload))

@@ -30,7 +30,7 @@ cdef inline uint8_t* write_entry_head(uint8_t* out, EntryView* e) noexcept nogil
     return write_uvarint(out, e.size - e.header_size)
 
 cdef class EntryReader:
-    """Reads entries from pieces of any size."""
+    """A reader of the entries of an archive whose bytes arrive in pieces of any size."""
     cdef bytearray _held
     cdef size_t _at                     # offset of the next entry in `_held`
     cdef uint64_t _size_max             # maximum bytes of headers and payload of one entry

@@ -22,11 +22,11 @@ cdef class EntryReader:
 
     @property
     def is_between(self) -> bool:
-        """Whether the bytes added so far end with a complete entry."""
+        """Whether all bytes added so far have been read."""
         return self._at == <size_t> len(self._held)
 
     def add(self, bytes data not None) -> None:
-        """Add bytes of the archive. Raises BadArchive if the archive does not have the right first bytes."""
+        """Add bytes of the archive. Raises BadArchive if the archive does not begin with MAGIC."""
         del self._held[:self._at]
         self._at = 0
         self._held += data
@@ -76,7 +76,11 @@ cdef class EntryReader:
         self._at = e.body + e.size - PyByteArray_AS_STRING(self._held)
 
     cdef size_t read_head(self, uint64_t* numbers) except? 0:
-        """Read the numbers of the next entry; return how many bytes they take, or 0 if more bytes are needed."""
+        """Read the numbers of the next entry; return their size in bytes, or 0 if more bytes are needed.
+
+        Raises:
+            BadArchive: a number is too long.
+        """
         cdef const uint8_t* p = <const uint8_t*> PyByteArray_AS_STRING(self._held) + self._at
         cdef size_t left = len(self._held) - self._at, at = 0, i
         cdef int shift

@@ -35,7 +35,7 @@ class BadArchive(ValueError):
 
 
 def frame(data: bytes | memoryview) -> bytes:
-    """Return the frame for at most BLOCK_SIZE bytes."""
+    """Return the frame for `data`, which has at most BLOCK_SIZE bytes."""
     assert len(data) <= BLOCK_SIZE
     crc = masked_crc(data).to_bytes(4, "little")
     packed = with_repeats(bytes(snappy.compress_raw(data)))
@@ -44,19 +44,19 @@ def frame(data: bytes | memoryview) -> bytes:
 
 
 class FrameWriter:
-    """Collects bytes, and writes them as frames."""
+    """An encoder that divides a sequence of bytes into frames."""
 
     def __init__(self) -> None:
         self._held = bytearray()
         self._began = False
 
     def add(self, data: bytes | bytearray) -> bytes:
-        """Add `data`; return the frames that are now full."""
+        """Add `data`; return the bytes of the frames that are now full, or b"" if there are none."""
         self._held += data
         return self._frames(len(self._held) // BLOCK_SIZE * BLOCK_SIZE)
 
     def finish(self) -> bytes:
-        """Return the remaining frames."""
+        """Return the bytes of the last frame, or b"" if no data are left."""
         return self._frames(len(self._held))
 
     def _frames(self, size: int) -> bytes:
@@ -69,7 +69,7 @@ class FrameWriter:
 
 
 class FrameReader:
-    """Decodes frames, whose bytes arrive in pieces of any size."""
+    """A decoder of frames whose bytes arrive in pieces of any size."""
 
     def __init__(self) -> None:
         self._held = bytearray()
@@ -77,14 +77,14 @@ class FrameReader:
 
     @property
     def is_between(self) -> bool:
-        """Whether the bytes added so far end with a complete frame."""
+        """Whether the reader holds no bytes of an incomplete frame."""
         return not self._held
 
     def add(self, data: bytes) -> Iterator[bytes]:
         """Yield the decoded bytes of each frame that `data` completes, b"" for a frame without data.
 
         Raises:
-            BadArchive: a frame is damaged or unknown.
+            BadArchive: a frame is damaged, too large or of an unknown kind, or the identifier is missing.
         """
         self._held += data
         while len(self._held) >= 4:

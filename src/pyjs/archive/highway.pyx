@@ -17,7 +17,7 @@ cdef uint64_t[4] SECOND = [0x3bd39e10cb0ef593ULL, 0xc0acf169b5f18a8cULL, 0xbe546
 
 
 cdef inline uint64_t swapped(uint64_t value) noexcept nogil:
-    """Return `value` with its halves swapped."""
+    """Return `value` with its 32-bit halves swapped."""
     return (value >> 32) | (value << 32)
 
 
@@ -33,7 +33,7 @@ cdef void highway_begin(Highway* h, const uint8_t* key) noexcept nogil:
 
 
 cdef inline void zipper(uint64_t b, uint64_t a, uint64_t* to_b, uint64_t* to_a) noexcept nogil:
-    """Add the bytes of two lanes, interleaved, to two other lanes."""
+    """Add the interleaved bytes of the lanes `a` and `b` to the lanes `to_a` and `to_b`."""
     to_a[0] += (((a & 0xff000000ULL) | (b & 0xff00000000ULL)) >> 24) \
         | (((a & 0xff0000000000ULL) | (b & 0xff000000000000ULL)) >> 16) | (a & 0xff0000ULL) \
         | ((a & 0xff00ULL) << 32) | ((b & 0xff00000000000000ULL) >> 8) | (a << 56)
@@ -43,7 +43,7 @@ cdef inline void zipper(uint64_t b, uint64_t a, uint64_t* to_b, uint64_t* to_a) 
 
 
 cdef void mix(Highway* h, const uint64_t* lanes) noexcept nogil:
-    """Mix one packet into the state."""
+    """Mix one packet of 32 bytes into the state."""
     cdef int i
     for i in range(4):
         h.v1[i] += h.mul0[i] + lanes[i]
@@ -120,7 +120,7 @@ cdef uint64_t highway_end(Highway* h) noexcept nogil:
 
 
 def highway_hash(bytes name not None, data not None) -> bytes:
-    """Return the hash of `data` as eight bytes, with the SHA-256 of `name` as its key."""
+    """Return the HighwayHash of `data` as eight little-endian bytes; its key is the SHA-256 of `name`."""
     cdef Highway h
     cdef bytes key = hashlib.sha256(name).digest()
     cdef uint64_t value

@@ -93,7 +93,7 @@ def masked_crc(data not None, bint by_table=False) -> int:
 
 
 def decode_block(block not None, size_t size_max) -> bytes:
-    """Return the decoded block.
+    """Return the decoded bytes of an S2 or Snappy block.
 
     Raises:
         ValueError: the block is damaged, or decodes to more than `size_max` bytes.
@@ -189,7 +189,7 @@ cdef size_t read_little(const uint8_t* p, size_t n) noexcept nogil:
 
 
 def with_repeats(bytes block not None) -> bytes:
-    """Return a Snappy block of at most 64 KiB of data as an S2 block, which is never longer than the Snappy block."""
+    """Return the valid Snappy block `block`, of at most 64 KiB of data, as an S2 block, which is never longer."""
     cdef const uint8_t* p = block
     cdef size_t n = len(block), size
     cdef bytes out = PyBytes_FromStringAndSize(NULL, n)
@@ -200,7 +200,7 @@ def with_repeats(bytes block not None) -> bytes:
 
 
 cdef size_t merge_copies(uint8_t* out, const uint8_t* p, size_t n) noexcept nogil:
-    """Write the valid Snappy block at `p`, with adjacent copies of equal offset merged; return the new size."""
+    """Write the valid Snappy block at `p` to `out`; merge adjacent copies of equal offset. Return the new size."""
     cdef uint8_t* to = out
     cdef size_t at = 0, length = 0, offset = 0, written = 0, size, found, extra
     cdef uint8_t tag
@@ -235,7 +235,10 @@ cdef size_t merge_copies(uint8_t* out, const uint8_t* p, size_t n) noexcept nogi
 
 
 cdef uint8_t* write_copy(uint8_t* to, size_t offset, size_t length, size_t* written) noexcept nogil:
-    """Write a copy of any length, or nothing if it is 0; `written` is the offset of the previous copy."""
+    """Write a copy of `length` bytes, or nothing if `length` is 0; return the position after it.
+
+    `written` is the offset of the previous copy, and is set to that of this copy.
+    """
     cdef size_t first = length
     if length > 64:
         first = 8 if offset < 2048 else 60
@@ -253,7 +256,10 @@ cdef uint8_t* write_copy(uint8_t* to, size_t offset, size_t length, size_t* writ
 
 
 cdef uint8_t* write_repeat(uint8_t* to, size_t length) noexcept nogil:
-    """Write a repeat: a copy of at least four bytes with the offset of the previous copy."""
+    """Write a repeat: a copy of at least four bytes with the offset of the previous copy.
+
+    Return the position after it.
+    """
     cdef size_t extra = 0 if length <= 8 else (1 if length < 264 else (2 if length < 65796 else 3))
     cdef size_t rest = length - (4 if extra == 0 else (8 if extra == 1 else (260 if extra == 2 else 65540)))
     to[0], to[1] = <uint8_t> ((rest if extra == 0 else extra + 4) << 2 | 1), 0

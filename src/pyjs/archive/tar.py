@@ -42,7 +42,7 @@ class FileEnd:
 
 
 class Part(Enum):
-    """The kind of bytes that come next."""
+    """The kinds of bytes that a TarReader can expect next."""
 
     HEADER = "header"
     EXTENSION = "extension"  # the contents of a header of type `x`
@@ -50,7 +50,7 @@ class Part(Enum):
 
 
 class TarReader:
-    """Reads the files of a tar archive, whose bytes arrive in pieces of any size."""
+    """A reader of a tar archive whose bytes arrive in pieces of any size."""
 
     def __init__(self) -> None:
         self._held = bytearray()
@@ -66,10 +66,10 @@ class TarReader:
         return self._zeros >= 2
 
     def add(self, data: bytes) -> Iterator[FileStart | FileEnd | bytes]:
-        """Yield the starts, contents and ends of files in `data`.
+        """Add `data`; yield the start, the contents in pieces and the end of each file, as far as they are available.
 
         Raises:
-            BadArchive: the bytes are not a tar archive of a stream.
+            BadArchive: the archive is damaged, or has anything other than regular files with relative names.
         """
         self._held += data
         while True:
@@ -140,7 +140,11 @@ class TarReader:
 
 
 def _records(data: bytes) -> dict[str, str]:
-    """Return the values of an extension, in which each record is `<size> <key>=<value>` and a line end."""
+    """Return the values of an extension by their keys; each record is `<size> <key>=<value>` and a line end.
+
+    Raises:
+        BadArchive: a record is damaged.
+    """
     found = {}
     while data:
         head = data.partition(b" ")[0]

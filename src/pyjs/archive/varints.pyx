@@ -12,7 +12,7 @@ from pyjs.archive.frames import BadArchive
 
 
 cdef class VarintReader:
-    """Reads numbers from `data`, starting at offset `at`."""
+    """A reader of the numbers in `data`, from offset `at` on."""
     cdef bytes _data
     cdef readonly size_t at             # offset of the next number; never beyond the end
 
@@ -30,7 +30,7 @@ cdef class VarintReader:
         return self.read()
 
     def signed(self) -> int:
-        """Return the next signed number. Raises BadArchive, as `unsigned` does."""
+        """Return the next number, which is signed. Raises BadArchive, as `unsigned` does."""
         cdef uint64_t value = self.read()
         return <int64_t> (value >> 1) ^ -<int64_t> (value & 1)
 

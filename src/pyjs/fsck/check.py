@@ -53,7 +53,7 @@ ESCAPED = re.compile(r"(?:%[0-9A-F]{2})+")
 
 
 class NotChecked(PyjsError):
-    """Raised when the store cannot be checked; the exception's text says why."""
+    """Raised if the store cannot be checked; the text of the exception explains why."""
 
 
 class StoreCheck:
@@ -76,11 +76,11 @@ class StoreCheck:
         self.report = StoreReport(find_store(disk, directory))
 
     def run(self) -> StoreReport:
-        """Check the whole store; with `repair`, also repair it.
+        """Check the whole store, and repair it if that was requested; return the report.
 
         Raises:
-            NotChecked: a server uses the directory.
-            OSError: a directory cannot be listed.
+            NotChecked: another process uses the store.
+            OSError: a directory or file of the store cannot be read.
         """
         roots = [self.report.root, *worker_roots(self._disk, self.report.root)]
         locks = self._locks(roots)
@@ -102,7 +102,7 @@ class StoreCheck:
         return self.report
 
     def _locks(self, roots: list[str]) -> list[StoreLock]:
-        """Lock all stores, or none."""
+        """Lock the stores in `roots`, and return their locks; if one cannot be locked, keep none of the locks."""
         locks: list[StoreLock] = []
         try:
             for root in roots:
@@ -114,7 +114,11 @@ class StoreCheck:
         return locks
 
     def _lock(self, root: str) -> StoreLock:
-        """Lock the store of the server or of a worker, so that no process uses it."""
+        """Lock the store of the server or of a worker: exclusively for a repair, otherwise shared.
+
+        Raises:
+            NotChecked: another process uses the store.
+        """
         try:
             if self._repair:
                 return lock_store(self._disk, root)
@@ -128,7 +132,7 @@ class StoreCheck:
     # -- directories ---------------------------------------------------------------------------------------
 
     def _accounts(self, root: str) -> list[str]:
-        """Return the file names of the accounts in a store."""
+        """Return the names of the account directories in a store, and check the other files there."""
         accounts = []
         for name in self._disk.list_dir(root):
             if self._disk.is_directory(f"{root}/{name}/streams"):
@@ -143,7 +147,7 @@ class StoreCheck:
         return accounts
 
     def _streams(self, root: str, account: str) -> list[str]:
-        """Return the directories of an account's streams in a store."""
+        """Return the directories of an account's streams in a store, and report the other names there."""
         parent, streams = f"{root}/{account}/streams", []
         self.report.findings += self._tails.load(parent)
         for name in self._disk.list_dir(parent):
@@ -186,7 +190,7 @@ class StoreCheck:
         self.report.streams.append(found)
 
     def _checked(self, account: str, directory: str, advance: Callable[[int], None]) -> StreamReport:
-        """Check one stream."""
+        """Check one stream; return its report. `advance` is called with the size of each segment."""
         name = directory.rpartition("/")[2]
         report = StreamReport(unescaped(account), unescaped(name), directory)
         if self._never_begun(report):
@@ -228,7 +232,7 @@ class StoreCheck:
         return report
 
     def _messages_directory(self, report: StreamReport) -> None:
-        """Report a missing directory of messages; some tools omit empty directories when they copy a store."""
+        """Report a missing directory of messages, for example after a copy that omitted empty directories."""
         path = f"{report.directory}/msgs"
         if not self._disk.exists(path):
             what = (
@@ -237,7 +241,7 @@ class StoreCheck:
             report.find(NOTE, path, what).mend = partial(create_directory, self._disk, path)
 
     def _never_begun(self, report: StreamReport) -> bool:
-        """Return whether a crash interrupted the creation of this stream before it was acknowledged."""
+        """Return whether the creation of a stream was interrupted before it was acknowledged; if so, report this."""
         directory = report.directory
         names = set(self._disk.list_dir(directory)) - {"meta.tmp", "msgs", "consumers"}
         inside = [*self._disk.list_dir(f"{directory}/msgs"), *self._disk.list_dir(f"{directory}/consumers")]
@@ -270,7 +274,7 @@ class StoreCheck:
 
 
 def mend(findings: list[Finding]) -> tuple[list[str], list[Finding]]:
-    """Make the repairs of `findings`; return a text for each repair, and the findings that could not be repaired."""
+    """Make the repairs of `findings`; return a text for each repair, and a finding for each failed repair."""
     done, failures = [], []
     for finding in findings:
         if finding.mend is None:
@@ -283,10 +287,10 @@ def mend(findings: list[Finding]) -> tuple[list[str], list[Finding]]:
 
 
 def find_store(disk: Disk, directory: str) -> str:
-    """Return the `jetstream` directory: `directory` itself, or the directory of this name in it.
+    """Return the store directory: `jetstream` in `directory` if that exists, otherwise `directory` itself.
 
     Raises:
-        NotChecked: there is no such directory, or another kind of server wrote it.
+        NotChecked: there is no store, or nats-server wrote it.
         OSError: the directory cannot be listed.
     """
     directory = directory.rstrip("/") or "/"
@@ -311,7 +315,10 @@ def find_store(disk: Disk, directory: str) -> str:
 
 
 def unescaped(name: str) -> str:
-    """Return the name from which a file name was made; for a long name, only its beginning."""
+    """Return the account or stream name of which `name` is the escaped file name.
+
+    A long name was cut when it was escaped, so only its beginning and a digest are returned.
+    """
     return ESCAPED.sub(
         lambda found: bytes.fromhex(found[0].replace("%", "")).decode("utf-8", "replace"), name
     )

@@ -58,10 +58,10 @@ def _file_flags(words: list[str]) -> tuple[dict[str, str], list[str]]:
 
 
 def _key_ring(disk: Disk, files: dict[str, str], randbytes: RandBytes) -> KeyRing | None:
-    """Return the keys in `files`, or None if no file is given.
+    """Return the keys in `files` (flag -> path), or None if no file is given.
 
     Raises:
-        NotChecked: a file has no key.
+        NotChecked: --key-file has no key in its first line or is not given, or a file is not text.
         OSError: a file cannot be read.
     """
     if not files:
@@ -87,7 +87,10 @@ def _lines(disk: Disk, path: str) -> list[str]:
 
 
 def run(words: list[str], disk: Disk, out: TextIO, err: TextIO, randbytes: RandBytes, clock: Clock) -> int:
-    """Run the command with the words after `fsck`; return its exit code. Repairs get nonces from `randbytes`."""
+    """Run the command with the words after `fsck`; return its exit code.
+
+    Repairs of encrypted files take their nonces from `randbytes`.
+    """
     files, words = _file_flags(words)
     flags = {word.lstrip("-") for word in words if word.startswith("-")}
     places = [word for word in words if not word.startswith("-")]

@@ -34,7 +34,7 @@ NOT_CHECKED = 2
 
 @dataclass(eq=False, slots=True)
 class Finding:
-    """One problem, and its place."""
+    """A problem, and its place in the store."""
 
     level: str
     path: str
@@ -47,7 +47,7 @@ class Finding:
 
 
 class Report:
-    """The findings about one object."""
+    """The base class of reports: a list of findings about one object."""
 
     __slots__ = ()
     findings: list[Finding]
@@ -71,7 +71,7 @@ class ConsumerReport:
 
 @dataclass(eq=False, slots=True)
 class StreamReport(Report):
-    """The report about one stream, in the state in which the next start of the server will find it."""
+    """The report about one stream, as the next start of the server will find the stream."""
 
     account: str
     name: str
@@ -97,7 +97,7 @@ class StreamReport(Report):
 
 @dataclass(eq=False, slots=True)
 class NodeLogReport:
-    """The numbers in the report about the node log of a server in a cluster."""
+    """The totals of the node log of a server in a cluster."""
 
     files: int
     groups: int
@@ -118,17 +118,17 @@ class StoreReport(Report):
     node_log: NodeLogReport | None = None
 
     def all_findings(self) -> Iterator[Finding]:
-        """Yield every finding."""
+        """Yield the findings about the store, and then those about each stream."""
         yield from self.findings
         for stream in self.streams:
             yield from stream.findings
 
     def all_repairs(self) -> list[str]:
-        """Return the texts of all repairs."""
+        """Return the texts of all repairs, including those of streams."""
         return self.repairs + [text for stream in self.streams for text in stream.repairs]
 
     def exit_code(self) -> int:
-        """Return the exit code of the command."""
+        """Return the exit code of the command: CLEAN, DAMAGED or NOT_CHECKED."""
         levels = {finding.level for finding in self.all_findings()}
         if UNCHECKED in levels:
             return NOT_CHECKED

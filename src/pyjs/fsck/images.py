@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False, slots=True)
 class Files:
-    """Reads and writes the files of one stream."""
+    """The parameters for reading and writing the files of one stream, such as its disk and its key."""
 
     disk: Disk
     key: StreamKey | None = None  # None: not encrypted, or the key is unknown
@@ -36,18 +36,18 @@ class Files:
 
 @dataclass(eq=False, slots=True)
 class SegmentFile:
-    """The plain image of a segment, and its file."""
+    """The plain image of a segment, and the size of its file."""
 
     data: Buffer
     size: int  # size of the file
     image: PlainImage
 
     def place_of(self, at: int, size: int) -> tuple[int, int]:
-        """Return the (offset, size) in the file of the part that begins at offset `at` of the image."""
+        """Return (offset, size) in the file of the `size` bytes at offset `at` of the image."""
         return self.image.place_of(at, at + size)
 
     def is_blank(self, files: Files, path: str, at: int, size: int) -> bool:
-        """Return whether a part of the image consists of zeros in the file, as an erasure writes them.
+        """Return whether the `size` bytes at offset `at` of the image are zeros in the file, as after an erasure.
 
         Raises:
             OSError: the file cannot be read.
@@ -56,12 +56,12 @@ class SegmentFile:
             return files.disk.read_at(fd, size, at + self.image.shift) == bytes(size)
 
     def damaged_chunks(self) -> int:
-        """Return the number of damaged chunks of a compressed file."""
+        """Return the number of damaged chunks of a compressed file; 0 for any other file."""
         return len(self.image.damaged) if isinstance(self.image, PackedImage) else 0
 
 
 def size_of(disk: Disk, path: str) -> int:
-    """Return the size of a file. Raises OSError."""
+    """Return the size of a file in bytes. Raises OSError."""
     with closing(disk, disk.open_read_only(path)) as fd:
         return disk.size_of(fd)
 
@@ -70,7 +70,7 @@ def segment_file(files: Files, path: str) -> SegmentFile:
     """Return a segment with its plain image; the image of a plain file is mapped.
 
     Raises:
-        CorruptRecord, UnknownFormat, Locked: as in store/format/outer_header.
+        CorruptRecord, UnknownFormat, Locked: as from `open_image`.
         OSError: the file cannot be read.
     """
     with closing(files.disk, files.disk.open_read_only(path)) as fd:
@@ -81,16 +81,17 @@ def segment_file(files: Files, path: str) -> SegmentFile:
 
 
 def mapped(disk: Disk, path: str) -> Image:
-    """Return the bytes of a file, as they are stored. Raises OSError."""
+    """Return a map of the stored bytes of a file, or b"" if the file is empty. Raises OSError."""
     with closing(disk, disk.open_read_only(path)) as fd:
         size = disk.size_of(fd)
         return disk.map_file(fd, size) if size else b""
 
 
 def put_segment(files: Files, path: str, image: bytes, sealed: bool) -> None:
-    """Replace the segment at `path` atomically, compressed and encrypted as its stream requires. Raises OSError.
+    """Replace the segment at `path` atomically with a file for `image`. Raises OSError.
 
-    An encrypted file gets a new nonce, so that no part of a key stream encrypts two different texts.
+    The file is encrypted if the stream has a key. If `sealed` is set, it is compressed as the stream requires. An
+    encrypted file gets a new nonce, so that no part of a key stream encrypts two different texts.
     """
     _, parts = encode_file(image, files.codec if sealed else 0, files.key, files.meta)
     write_file(files.disk, f"{path}.new", parts)
@@ -99,7 +100,7 @@ def put_segment(files: Files, path: str, image: bytes, sealed: bool) -> None:
 
 
 def cut_segment(files: Files, path: str, end: int) -> None:
-    """Truncate the image of an uncompressed segment at offset `end`. Raises OSError."""
+    """Truncate the image of an uncompressed segment at offset `end`, and sync the file. Raises OSError."""
     disk = files.disk
     with closing(disk, disk.open_file(path)) as fd:
         image = open_image(disk, path, fd, files.key)
@@ -110,14 +111,14 @@ def cut_segment(files: Files, path: str, end: int) -> None:
 
 
 def index_data(files: Files, path: str) -> Buffer:
-    """Return the index in a file. Raises OSError, or IndexUnusable if another key encrypted it."""
+    """Return the decrypted index file at `path`. Raises OSError, or IndexUnusable if another key encrypted it."""
     file = files.indexes[path] if path in files.indexes else mapped(files.disk, path)
     data: Buffer = decrypted(memoryview(file), files.key)
     return data
 
 
 def put_index(files: Files, path: str, data: bytes) -> None:
-    """Write an index file. Raises OSError."""
+    """Write the index file `data` to `path`, encrypted if the stream has a key. Raises OSError."""
     store_index(files.disk, path, data if files.key is None else encrypted(data, files.key))
 
 

@@ -26,7 +26,7 @@ class LockedCheck:
         self._report = report
 
     def run(self) -> None:
-        """Check everything that needs no key, and add the findings to the report."""
+        """Check everything that needs no key; add the findings to the report, without mends."""
         directory = f"{self._report.directory}/msgs"
         for name in self._disk.list_dir(directory):
             if name.endswith(".seg") and name[:-4].isdigit():

@@ -66,8 +66,9 @@ def rewrite_segment(
 ) -> str:
     """Rewrite a segment from its intact records; leave a copy of the old file beside it.
 
-    `base_seq` replaces the one in a damaged header. `erased` are erased messages without a record of their removal.
-    `known` are the contents of the index file, given if the end of the segment or some removals are missing.
+    `base_seq` replaces a damaged value in the segment header. `last` means that the segment is the last one,
+    which gets no FOOTER. `erased` has the sequences of erased messages whose removal is not recorded. `known` has
+    the contents of the index file if the segment lacks its end or some removals. Return a text about the repair.
     """
     file = segment_file(files, path)
     c = contents_of(path, file.data, number, incarnation, base_seq, image=file.image)
@@ -82,9 +83,9 @@ def rewrite_segment(
 
 
 def replace_lost(files: Files, path: str, known: SegmentContents, incarnation: int) -> str:
-    """Write a segment without messages in place of a lost segment.
+    """Write a segment without messages in place of a lost segment; return a text about the repair.
 
-    It has the last used sequence, and the removals of messages in other segments, as the index file lists them.
+    The new segment records the last used sequence and the removals from the lost segment's index file, `known`.
     """
     end = known.base_seq + known.n - 1
     aside = f"; the original is now {set_aside(files.disk, path)}" if files.disk.exists(path) else ""
@@ -98,21 +99,21 @@ def replace_lost(files: Files, path: str, known: SegmentContents, incarnation: i
 
 
 def mark_healing(disk: Disk, directory: str) -> None:
-    """Mark the replica in a stream's directory as incomplete, so that its server gets messages from the others."""
+    """Mark the replica in a stream's directory as incomplete, so that its server copies the lost messages again."""
     write_file(disk, f"{directory}/msgs/{HEALING}", [b""])
     disk.sync_dir(f"{directory}/msgs")
 
 
 def cut_tail(files: Files, path: str, end: int) -> str:
-    """Truncate a segment at a torn write."""
+    """Truncate the image of a segment at offset `end`, before a torn write; return a text about the repair."""
     cut_segment(files, path, end)
     return f"{path} is cut to its {end} bytes of whole records"
 
 
 def move_segment_aside(disk: Disk, path: str) -> str:
-    """Rename an unreadable segment so that no server reads it, or remove it if it has only zeros.
+    """Rename an unreadable segment so that no server reads it, or remove the segment if it has only zeros.
 
-    The index file of the segment is removed.
+    The index file of the segment is removed. Return a text about the repair.
     """
     _remove(disk, index_path(path))
     if not disk.read_file(path).strip(b"\0"):
@@ -122,12 +123,15 @@ def move_segment_aside(disk: Disk, path: str) -> str:
 
 
 def move_file_aside(disk: Disk, path: str) -> str:
-    """Rename an unreadable file or directory so that no server reads it."""
+    """Rename an unreadable file or directory so that no server reads it; return a text about the repair."""
     return f"{path} is set aside as {set_aside(disk, path)}"
 
 
 def make_index(files: Files, segment: str, whole: bool) -> str:
-    """Write the index file of a segment again; if the segment is damaged or may grow, only remove the file."""
+    """Re-create the index file of a segment; return a text about the repair.
+
+    If `whole` is not set, the segment is damaged or may grow, and its index file is only removed.
+    """
     path = index_path(segment)
     _remove(files.disk, path)
     if not whole:
@@ -142,20 +146,23 @@ def make_index(files: Files, segment: str, whole: bool) -> str:
 def write_metadata(
     disk: Disk, directory: str, kind: int, generation: int, values: dict[str, Any], key: StreamKey | None
 ) -> str:
-    """Write both copies of a stream's metadata again."""
+    """Write both copies of a stream's metadata again, as the next generation; return a text about the repair."""
     save_meta(disk, directory, "meta", encode(kind, generation + 1, values, key))
     return f"{directory}/meta.a and meta.b are rewritten"
 
 
 def rewrite_list(files: Files, directory: str) -> str:
-    """Write both copies of a stream's consumer list again, from the undamaged entries in either copy."""
+    """Write both copies of a stream's consumer list again, from the undamaged entries in either copy.
+
+    Return a text about the repair.
+    """
     file = ListFile(directory, files.key)
     file.adopt(files.disk, load_list(files.disk, directory, Opener(files.key)))
     return f"{directory}/consumers.a and consumers.b are rewritten with {len(file.live)} consumers"
 
 
 def rewrite_state(files: Files, directory: str) -> str:
-    """Begin a new generation of a consumer's state, which includes the changes up to the damage."""
+    """Begin a new generation of a state, with all changes before the damage; return a text about the repair."""
     logs = OpenLogs(files.disk)
     file = state_file(files, directory, logs)
     snapshot, changes, _ = file.load(seal=False)
@@ -168,7 +175,7 @@ def rewrite_state(files: Files, directory: str) -> str:
 
 
 def set_state_aside(disk: Disk, directory: str) -> str:
-    """Rename the files of an unreadable state; the next start then resets the consumer."""
+    """Rename the files of an unreadable state so that no server reads them; return a text about the repair."""
     file = state_file(Files(disk), directory)
     aside = file.set_aside()
     disk.sync_dir(directory)
@@ -176,13 +183,13 @@ def set_state_aside(disk: Disk, directory: str) -> str:
 
 
 def create_directory(disk: Disk, directory: str) -> str:
-    """Create a missing directory of a stream."""
+    """Create a missing directory of a stream; return a text about the repair."""
     make_directory(disk, directory)
     return f"{directory} is made, without files"
 
 
 def remove_directory(disk: Disk, directory: str) -> str:
-    """Finish the removal of a directory that was interrupted."""
+    """Remove a directory that the next start would remove; return a text about the repair."""
     disk.remove_tree(directory)
     return f"{directory} is removed, as was begun"
 
@@ -199,7 +206,7 @@ def _rewritten(
     erased: tuple[int, ...],
     known: SegmentContents | None,
 ) -> bytes:
-    """Return the bytes of a new segment with the intact records of the old one."""
+    """Return the image of a new segment with the intact records of the old one."""
     out = _begun(c.base_seq, number, incarnation)
     for record in _whole_records(image, c):
         _seal(out, record[: -CHECKSUM.size])
@@ -217,12 +224,12 @@ def _rewritten(
 
 
 def _begun(base_seq: int, number: int, incarnation: int) -> bytearray:
-    """Return the bytes of a segment without records."""
+    """Return the image of a segment without records, which is its header."""
     return bytearray(OuterHeader(0, base_seq, number, incarnation, b"", 0).pack_plain())
 
 
 def _whole_records(image: Buffer, c: SegmentContents) -> Iterator[Buffer]:
-    """Yield the records that the scan accepted, except the FOOTER."""
+    """Yield the intact and the corrected records of a segment, except the FOOTER."""
     damaged = {at: size for at, size, _ in c.problems}
     at = HEADER_SIZE
     while at < c.end:
@@ -238,7 +245,7 @@ def _whole_records(image: Buffer, c: SegmentContents) -> Iterator[Buffer]:
 
 
 def _add_known(out: bytearray, known: SegmentContents) -> None:
-    """Append the rest of an index file: removals of messages in other segments, and the last used sequence."""
+    """Append records of the removals and of the last used sequence in the index file `known`."""
     end, removals = known.base_seq + known.n - 1, removals_of(known)
     _add_removals(out, end, removals)
     _add(out, STATE, end, struct.pack("<Qq", known.floor, known.last_ts))

@@ -22,7 +22,7 @@ UNREAD = (UnknownFormat, Locked, CorruptRecord, OSError)  # errors that prevent 
 
 
 def locked_text(error: Locked) -> str:
-    """Return the report's text about a file that is encrypted with an unknown key."""
+    """Return the text of a finding about a file that is encrypted with an unknown key."""
     if "another" in str(error):
         return "it is encrypted with another key than that of --key-file: nothing more of it can be checked"
     return "it is encrypted, and whole as far as its checksum tells; to check the rest needs --key-file"
@@ -43,7 +43,7 @@ def finding_of(error: PyjsError | OSError, path: str) -> Finding:
 
 
 def cluster_findings(disk: Disk, path: str) -> list[Finding]:
-    """Return the damage to the copies of the store's identity in a cluster; a server uses an intact copy."""
+    """Return the findings about one copy of the store's identity in a cluster; a temporary file has none."""
     if path.endswith(".tmp"):
         return []
     try:
@@ -88,7 +88,10 @@ class Copies:
             self.plan_rewrite(self.generation, self.values)
 
     def plan_rewrite(self, generation: int, values: dict[str, Any]) -> None:
-        """Plan a rewrite with `values`, which were read from the intact copy or from another file."""
+        """Set the mend of the first finding to a rewrite of both copies with `values`.
+
+        There must be a finding. `values` come from an intact copy or from a segment.
+        """
         self.values, self.generation = values, generation
         self.findings[0].mend = partial(
             write_metadata, self._disk, self._directory, self._kind, generation, values, self.opener.key

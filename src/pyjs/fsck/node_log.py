@@ -25,7 +25,7 @@ NEW_REPLICAS = "groups that must come back as new replicas"
 
 
 class NodeLogCheck:
-    """The check of the log in one store directory; only servers of a cluster have such a log."""
+    """The check of the node log in one store directory; only a server in a cluster has a node log."""
 
     def __init__(self, disk: Disk, report: StoreReport) -> None:
         self._disk = disk
@@ -33,7 +33,7 @@ class NodeLogCheck:
         self._directory = f"{report.root}/{DIRECTORY}"
 
     def run(self) -> None:
-        """Read the log, and add the findings to the report."""
+        """Check the node log, if there is one; add the findings and the totals to the report."""
         if not self._disk.is_directory(self._directory):
             return
         self._check_names()
@@ -86,7 +86,7 @@ class NodeLogCheck:
 
 
 def copy_header(disk: Disk, path: str, offset: int) -> str:
-    """Rewrite the damaged copy of a header from the intact copy."""
+    """Replace the damaged header at `offset` with the file's other copy; return a text about the repair."""
     with closing(disk, disk.open_file(path)) as fd:
         other = disk.size_of(fd) - HEADER.size if offset == 0 else 0
         disk.write_at(fd, disk.read_at(fd, HEADER.size, other), offset)
@@ -95,6 +95,6 @@ def copy_header(disk: Disk, path: str, offset: int) -> str:
 
 
 def remove_temporary(disk: Disk, path: str) -> str:
-    """Remove a file whose creation was interrupted."""
+    """Remove a file whose creation was interrupted; return a text about the repair."""
     disk.unlink(path)
     return f"{path} is removed"

@@ -24,7 +24,7 @@ class Progress:
     """A receiver of progress reports; this base class ignores them."""
 
     def begin(self, size: int) -> None:
-        """Start work that will read `size` bytes."""
+        """Report the start of work that will read `size` bytes."""
 
     def advance(self, size: int) -> None:
         """Report `size` more bytes read."""
@@ -42,7 +42,7 @@ class Bar(Progress):
         self._shown = ""
 
     def begin(self, size: int) -> None:
-        """Show the bar of work that will read `size` bytes."""
+        """Show an empty bar for work that will read `size` bytes."""
         self._size = size
         self._show()
 
@@ -67,7 +67,7 @@ class Bar(Progress):
 
 
 class Lines(Progress):
-    """Progress as one line every LINES_NS, for a file or a pipe; shorter work writes nothing."""
+    """A receiver that writes progress to a file or a pipe, with at least LINES_NS between two lines."""
 
     def __init__(self, out: TextIO, clock: Clock, program: str) -> None:
         self._out = out
@@ -77,11 +77,11 @@ class Lines(Progress):
         self._next_ns = clock.now_ns() + LINES_NS
 
     def begin(self, size: int) -> None:
-        """Start work that will read `size` bytes."""
+        """Set the number of bytes that the work will read."""
         self._size = size
 
     def advance(self, size: int) -> None:
-        """Write a line if it is time for one."""
+        """Count `size` more bytes, and write a line if the next one is due."""
         self._done += size
         now_ns = self._clock.now_ns()
         if now_ns >= self._next_ns:
@@ -101,12 +101,12 @@ def progress_on(out: TextIO, clock: Clock, program: str, *, quiet: bool) -> Prog
 
 
 def bar_text(done: int, whole: int) -> str:
-    """Return a bar with the percentage."""
+    """Return the text of a bar for `done` of `whole` bytes, with the percentage."""
     percent = percent_of(done, whole)
     filled = percent * BAR_WIDTH // 100
     return f"[{'#' * filled}{'-' * (BAR_WIDTH - filled)}] {percent:3d} %"
 
 
 def percent_of(done: int, whole: int) -> int:
-    """Return the whole percents of `whole` that are done; 100 if there is nothing to do."""
+    """Return `done` in percent of `whole`, rounded down and at most 100; 100 if `whole` is 0."""
     return min(done * 100 // whole, 100) if whole else 100

@@ -57,7 +57,7 @@ SUMMARY = struct.Struct("<QQQqqQ")  # the body of a FOOTER
 
 @dataclass(eq=False, slots=True)
 class Read:
-    """The data of a scanned segment that stay in memory."""
+    """The results of the scan of one segment, which stay in memory."""
 
     path: str
     number: int
@@ -98,7 +98,7 @@ class MessagesCheck:
         self._last_seq = 0
 
     def run(self) -> None:
-        """Check all segments and fill the report."""
+        """Check all segments, and fill the report."""
         found = {
             *self._disk.list_dir(self._directory),
             *(path.rpartition("/")[2] for path in self._files.indexes),
@@ -178,7 +178,10 @@ class MessagesCheck:
         self._last_seq = max(self._last_seq, c.base_seq + c.n - 1)
 
     def _judge_end(self, seen: Read, file: SegmentFile, c: SegmentContents, last: bool) -> None:
-        """Decide whether the end of a segment is missing, by its FOOTER or by the mark of an encrypted segment."""
+        """Set `seen.room` and `seen.bare` if the end of a segment may be missing.
+
+        A FOOTER proves that the segment is complete, and so does the mark at the end of an encrypted segment.
+        """
         ended = c.sealed or (file.image.marked and c.end == len(file.data) and not last)
         footer = bool(c.problems) and c.problems[-1][:2] == (c.end, FOOTER_SIZE)  # only the FOOTER is missing
         if not (ended or footer or seen.cut is not None):
@@ -186,7 +189,7 @@ class MessagesCheck:
             seen.bare = not (last or c.problems)
 
     def _cut_off(self, path: str, c: SegmentContents) -> SegmentContents | None:
-        """Return the contents of the index file if they show that the segment has lost its end, otherwise None."""
+        """Return the contents of the index file if they show that the end of the segment is missing, else None."""
         known = self._known(index_path(path)) if not c.sealed else None
         if known is None or c.end >= known.end or (known.base_seq, known.number) != (c.base_seq, c.number):
             return None
@@ -195,7 +198,7 @@ class MessagesCheck:
         return known
 
     def _lose_end(self, seen: Read, known: SegmentContents, c: SegmentContents) -> None:
-        """Count the messages in the missing end of a segment as lost."""
+        """Count the messages in the missing end of a segment as lost, according to its index file `known`."""
         behind = c.base_seq + c.n
         seen.lost += [(max(first, behind), end) for first, end in message_ranges(known) if end >= behind]
         seen.end_damaged = False  # the index file shows which messages are missing
@@ -205,7 +208,7 @@ class MessagesCheck:
         self._last_seq = known.base_seq + known.n - 1
 
     def _restore_removals(self, path: str, c: SegmentContents) -> SegmentContents | None:
-        """Add removals from the index file if their records are damaged; return the file's contents, or None."""
+        """If records of removals are damaged, take the removals from the index file; return its contents, or None."""
         known = self._known(index_path(path)) if c.lost_bytes else None
         if known is None or lost_removals(known, c) is None:
             return None
@@ -236,7 +239,11 @@ class MessagesCheck:
         finding.mend = partial(move_segment_aside, self._disk, path)
 
     def _bridge(self, base_seq: int) -> None:
-        """Continue at `base_seq`; sequences before it are lost if the previous segment is damaged at its end."""
+        """Continue at sequence `base_seq`.
+
+        If the previous segment may lack its end, the sequences between the two segments count as lost, as far as they
+        fit in the missing end.
+        """
         before = self._read[-1] if self._read else None
         if before is not None and before.room and self._last_seq + 1 < base_seq:
             self._lose_behind(before, min(base_seq - 1, self._last_seq + before.room))
@@ -278,7 +285,7 @@ class MessagesCheck:
                     finding.first_seq, finding.last_seq = max(c.base_seq + c.n, 1), seen.lost[-1][1]
 
     def _footer(self, path: str, file: SegmentFile, c: SegmentContents, number: int) -> None:
-        """Check the FOOTER of a sealed segment."""
+        """Check the number in the header of a segment, and the FOOTER if it is sealed."""
         image = file.data
         if c.number != number:
             finding = self._report.find(
@@ -343,14 +350,14 @@ class MessagesCheck:
         return known if known.incarnation == self._incarnation else None
 
     def _missing(self, path: str) -> None:
-        """Note an index file whose segment is missing."""
+        """Add the lost segment of an index file; if the index file is unusable, report the file."""
         if not self._add_lost_segment(f"{path.removesuffix('.idx')}.seg"):
             self._report.find(NOTE, path, "it tells nothing, and there is no segment; a start removes it")
 
     def _add_lost_segment(self, segment: str) -> bool:
-        """Add a lost segment with a usable index file, and continue after its sequences.
+        """Add a lost segment whose index file exists, and continue after its sequences.
 
-        Return False if there is no usable index file.
+        Return False if the index file is missing or damaged, or begins with a sequence of an earlier segment.
         """
         path = index_path(segment)
         known = self._known(path)
@@ -364,7 +371,7 @@ class MessagesCheck:
         return True
 
     def _tell_lost(self, segment: str, known: SegmentContents, removed: bytes) -> None:
-        """Report the messages of a lost segment, unless all of them were removed."""
+        """Report a lost segment, and those of its messages that were not removed."""
         report, path = self._report, index_path(segment)
         before = len(report.lost)
         for first, last in message_ranges(known):
@@ -406,7 +413,7 @@ class MessagesCheck:
                 self._report.find(NOTE, path, "no file of this server")
 
     def _settle(self) -> None:
-        """Determine which messages are live and which are lost."""
+        """Determine which messages are live and which are lost; fill the totals of the report."""
         report, reads = self._report, self._read
         if reads and reads[-1].end_damaged:
             self._last_seq += 1
@@ -438,7 +445,7 @@ class MessagesCheck:
         report.lost.sort()
 
     def _lose(self, first: int, last: int, removed: bytes) -> None:
-        """Count a range of sequences as lost, except removed ones."""
+        """Add the sequences from `first` to `last` to the report as lost, except those in `removed`."""
         while first <= last:
             named = next_named(removed, first)
             end = named if first <= named <= last else last + 1
@@ -447,7 +454,7 @@ class MessagesCheck:
             first = end + 1
 
     def _count(self, segment: Read, removed: bytes) -> None:
-        """Add a segment's live messages to the totals; report messages that were overwritten but not removed."""
+        """Add a segment's live messages to the totals; report messages that are overwritten but not removed."""
         report = self._report
         end = segment.base_seq + segment.entries
         concerned = (
@@ -490,7 +497,7 @@ class MessagesCheck:
         report.bytes += size + messages * MESSAGE_OVERHEAD + with_headers * HEADERS_OVERHEAD
 
     def _claims(self, removed: bytes) -> None:
-        """Report removals of sequences that do not exist."""
+        """Report the highest removed sequence if it is above the last sequence."""
         newest = int.from_bytes(removed[-8:], "little")
         if newest > self._last_seq:
             self._report.find(
@@ -511,7 +518,7 @@ def _lost_before(image: Buffer, at: int, c: SegmentContents) -> tuple[int, int]:
 
 
 def _of_another_state(found: SegmentContents, c: SegmentContents, size: int) -> bool:
-    """Return whether an index file belongs to an earlier state of the segment or to another segment."""
+    """Return whether the index file `found` is not of the segment `c`, or not of its current state."""
     mine = (c.base_seq, c.number, c.incarnation, c.sealed, c.end, c.chain)
     theirs = (found.base_seq, found.number, found.incarnation, found.sealed, found.end, found.chain)
     return mine != theirs or (not c.sealed and size != c.end)

@@ -57,7 +57,10 @@ NAMES = ("msgs", "window.tmp", "consumers", "consumers.a", "consumers.b", "consu
 
 
 class StatesCheck:
-    """The check of all files in a stream's directory except its messages, which are checked first."""
+    """The check of the files in a stream's directory other than its messages and metadata.
+
+    The messages must be checked before.
+    """
 
     def __init__(self, files: Files, report: StreamReport) -> None:
         self._files = files
@@ -65,7 +68,7 @@ class StatesCheck:
         self._report = report
 
     def run(self) -> None:
-        """Check all these files, and add the findings to the report."""
+        """Check the files, and add the findings to the report."""
         directory = self._report.directory
         for name in self._disk.list_dir(directory):
             path = f"{directory}/{name}"
@@ -113,7 +116,7 @@ class StatesCheck:
             findings[0].mend = partial(rewrite_list, self._files, self._report.directory)
 
     def _directories(self, found: ConsumerList) -> None:
-        """Report directories of states that belong to no consumer."""
+        """Report the names in the directory of consumer states that belong to no consumer."""
         parent, owners = f"{self._report.directory}/{NAME}", Owners(found)
         for name in self._disk.list_dir(parent):
             path, owner = f"{parent}/{name}", owners.owner_of(name)
@@ -150,7 +153,10 @@ class StatesCheck:
                 self._report.find(NOTE, path, STRANGER)
 
     def _state(self, directory: str, consumer: ConsumerReport, ack_none: bool, first: bytes | None) -> None:
-        """Check the state of a consumer; `first` is the snapshot in the list."""
+        """Check the stored state of a consumer, and add `consumer` to the report.
+
+        `first` is the consumer's snapshot in the consumer list, if there is one.
+        """
         self._report.consumers.append(consumer)
         loaded = self._load(directory, "the consumer begins again at the first message", first)
         if loaded is None:
@@ -183,7 +189,10 @@ class StatesCheck:
     def _load(
         self, directory: str, otherwise: str, first: bytes | None = None
     ) -> tuple[bytes, list[bytes]] | None:
-        """Return the snapshot and the changes of a state; if the state is unreadable, report it and return None."""
+        """Return the snapshot and the changes of a state; if the state is unreadable, report it and return None.
+
+        `otherwise` is a text about the effect of an unreadable state.
+        """
         try:
             snapshot, changes, problems = state_file(self._files, directory, first=first).load(seal=False)
         except FileNotFoundError:
@@ -236,9 +245,9 @@ class StatesCheck:
             self._report.find(NOTE, directory, what)
 
     def _purge(self, path: str) -> None:
-        """Report an interrupted purge.
+        """Report the purge file at `path`, which an interrupted purge has left.
 
-        A damaged file means that the purge had not begun; a file that cannot be read is reported as such.
+        If the file is damaged, the purge had not begun.
         """
         try:
             purge = read_purge(self._disk, path, self._files.key)
@@ -268,12 +277,13 @@ def replay(
     ack_none: bool,
     stream: tuple[int, int],
 ) -> None:
-    """Apply the changes after a snapshot, as far as the report needs them.
+    """Set the numbers of `consumer` to those of the snapshot `state` with all `changes` applied.
 
     `stream` has the first and the last sequence of the stream.
 
     Raises:
         ValueError, KeyError, TypeError, IndexError: the state is invalid.
+        UnknownChange: a newer version wrote a change.
     """
     first, last = stream
     delivered, floor = _sequence(state["delivered"][1]), _sequence(state["floor"][1])

@@ -34,13 +34,13 @@ class StoredTails:
         return [Finding(DAMAGE, path, text + problem) for problem in problems]
 
     def of(self, directory: str) -> dict[str, bytes]:
-        """Return the index files of the stream in `directory`, by the paths they would have as separate files."""
+        """Return the index file of the stream in `directory`, by the path of a separate file; {} if there is none."""
         streams, _, name = directory.rpartition("/")
         tail = self._by_account.get(streams, {}).get(name)
         return {} if tail is None else {f"{directory}/msgs/{tail[0]:08d}.idx": tail[1]}
 
     def put_in_place(self, directory: str) -> None:
-        """Write the index files of a stream as separate files, before its repair. Raises OSError."""
+        """Move the index file of a stream from the common file to a separate file. Raises OSError."""
         for path, data in self.of(directory).items():
             store_index(self._disk, path, data)
             streams, _, name = directory.rpartition("/")

@@ -21,7 +21,7 @@ UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def size_text(size: float) -> str:
-    """Return the text of a size in bytes."""
+    """Return a size in bytes as text with a binary unit, such as `1.5 MiB`."""
     unit = 0
     while size >= 1024 and unit + 1 < len(UNITS):
         size /= 1024
@@ -32,8 +32,8 @@ def size_text(size: float) -> str:
 def lines_of(report: StoreReport, *, quiet: bool) -> list[str]:
     """Return the lines of a report, with paths relative to its root.
 
-    `quiet` leaves only streams with damage or repairs (without their consumers), findings other than notes, repairs
-    and the summary.
+    With `quiet`, omit the store directory, the node log, notes and consumers, and streams that have neither repairs
+    nor findings other than notes.
     """
     lines = [] if quiet else [f"Store directory {report.root}"]
     for stream in report.streams:
@@ -104,7 +104,7 @@ def _finding_line(report: StoreReport, finding: Finding) -> str:
 
 
 def summary(report: StoreReport) -> str:
-    """Return a summary in one sentence."""
+    """Return a summary of the report in one line."""
     messages = sum(stream.messages for stream in report.streams)
     consumers = sum(len(stream.consumers) for stream in report.streams)
     counts = {level: sum(each.level == level for each in report.all_findings()) for level in WORDS}

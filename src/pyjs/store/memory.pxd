@@ -4,7 +4,7 @@ from pyjs.store.store cimport StreamStore
 from pyjs.wire.ops cimport Msg
 
 cdef class MemStore(StreamStore):
-    """Messages in memory, which are lost when the process ends."""
+    """A store of messages in memory, which are lost when the process ends."""
     cdef char** parts                   # copied messages of a batch that are not in the index yet
     cdef size_t n_parts, parts_room
     cdef size_t part_at                 # index of the next part that `append` uses

@@ -35,7 +35,7 @@ cdef class MemStore(StreamStore):
         return self.begin_segment()
 
     cdef Segment* begin_segment(self) noexcept nogil:
-        """Begin a segment with the next sequence."""
+        """Begin a segment at the next sequence; return the segment, or NULL if out of memory."""
         cdef Segment* s = index_last(&self.catalogue.index)
         if s != NULL and s.live == 0:
             self.retire(self.catalogue.index.n - 1)
@@ -66,7 +66,10 @@ cdef class MemStore(StreamStore):
         return self.catalogue.last_seq
 
     cdef char* body_of(self, Msg* m) noexcept nogil:
-        """Return a copy of a message, or the next part if the batch was copied before; NULL if out of memory."""
+        """Return memory with subject, headers and payload of `m`, which the caller owns, or NULL if out of memory.
+
+        If parts of a batch were copied before, return the next of these.
+        """
         cdef char* body
         if self.part_at < self.n_parts:
             body, self.parts[self.part_at] = self.parts[self.part_at], NULL

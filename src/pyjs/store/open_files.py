@@ -36,7 +36,10 @@ class OpenFile:
 
 
 class OpenFiles:
-    """The open files of a node. Only one thread uses it; jobs in other threads use the descriptors from `take`."""
+    """The open files of a node, for use by one thread.
+
+    Jobs in other threads use only the files that `take` returned.
+    """
 
     def __init__(self, disk: Disk, count_max: int = COUNT_MAX) -> None:
         assert count_max > 0
@@ -50,16 +53,18 @@ class OpenFiles:
 
     @property
     def count(self) -> int:
-        """Return the number of open files."""
+        """The number of open files."""
         return len(self._idle) + len(self._held)
 
     @property
     def crowded(self) -> bool:
-        """Return whether so many files are unsynced that the next sync should start at once."""
+        """Whether so many files are unsynced that the next sync should start at once."""
         return self._dirty * 2 > self._count_max
 
     def open(self, path: str, *, create: bool = False) -> int:
         """Return the descriptor of a file for reading and writing; `create` creates a missing file.
+
+        The descriptor is valid until the next call of `open` or `open_to_read`. It must not be closed.
 
         Raises:
             OSError: the file cannot be opened.
@@ -74,7 +79,7 @@ class OpenFiles:
         return file.fd
 
     def wrote(self, path: str) -> None:
-        """Mark an open file as unsynced; it stays open until a job has synced it."""
+        """Mark an open file as unsynced; it stays open until it is synced."""
         file = self._held.get(path)
         if file is None:
             file = self._held[path] = self._idle.pop(path)
@@ -93,7 +98,11 @@ class OpenFiles:
                     raise
 
     def close(self, path: str) -> None:
-        """Close a file, if it is open, that was removed or replaced, or whose sync failed; it may be unsynced."""
+        """Close a file if it is open, even if it is unsynced.
+
+        Call this for a file that was removed or replaced, or whose sync failed. A file that a job is syncing is
+        closed after the job.
+        """
         self._failed.pop(path, None)
         file = self._idle.pop(path, None) or self._held.pop(path, None)
         if file is None:
@@ -115,7 +124,7 @@ class OpenFiles:
     # -- syncing -----------------------------------------------------------------------------------------------
 
     def take(self, paths: list[str]) -> tuple[list[OpenFile], OSError | None]:
-        """Return the unsynced files among `paths` for a sync job, and an error of their earlier syncs, or None.
+        """Return the unsynced files among `paths` for a sync job, and the error of an earlier sync of them, or None.
 
         The files stay open until the caller calls `give_back`.
         """
@@ -134,7 +143,7 @@ class OpenFiles:
     def give_back(self, files: list[OpenFile], keep: str = "") -> None:
         """Take back files from `take` after a sync, even a failed one.
 
-        Close those without unsynced bytes, except `keep`.
+        Close those without unsynced bytes. The file with the path `keep` stays open if the limit allows this.
         """
         for file in files:
             file.syncing -= 1
@@ -160,7 +169,10 @@ class OpenFiles:
                     raise
 
     def _close_one(self) -> bool:
-        """Close the least recently used idle file; return whether there was one."""
+        """Close the least recently used idle file, if there is one; return whether a file was closed.
+
+        If no file is idle, sync some files first.
+        """
         if not self._idle:
             self._sync_oldest()
         if not self._idle:

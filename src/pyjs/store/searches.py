@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def next_match(catalogue: Catalogue, seq: int, wanted: StoreFilter) -> Generator[None, None, int]:
-    """Return the sequence of the first match >= `seq`, or 0 if there is none."""
+    """Yield between steps; return the sequence of the first match >= `seq`, or 0 if there is none."""
     found, rest = catalogue.next_step(seq, wanted)
     while rest:
         yield
@@ -26,7 +26,7 @@ def next_match(catalogue: Catalogue, seq: int, wanted: StoreFilter) -> Generator
 
 
 def last_match(catalogue: Catalogue, up_to_seq: int, wanted: StoreFilter) -> Generator[None, None, int]:
-    """Return the sequence of the last match <= `up_to_seq`, or 0 if there is none."""
+    """Yield between steps; return the sequence of the last match <= `up_to_seq`, or 0 if there is none."""
     found, rest = catalogue.prev_step(up_to_seq, wanted)
     while rest:
         yield
@@ -35,7 +35,7 @@ def last_match(catalogue: Catalogue, up_to_seq: int, wanted: StoreFilter) -> Gen
 
 
 def count(catalogue: Catalogue, seq: int, wanted: StoreFilter) -> Generator[None, None, int]:
-    """Return the number of matches with a sequence >= `seq`."""
+    """Yield between steps; return the number of matches with a sequence >= `seq`."""
     end_seq = catalogue.last_seq
     msgs, rest = catalogue.count_step(seq, wanted, True)
     while rest <= end_seq:

@@ -16,13 +16,13 @@ cdef struct Record:             # one stored message, valid until the next appen
     uint32_t size               # header_len + payload length
 
 cdef inline void fill_record(Record* r, Entry* e, uint64_t seq, const char* subject) noexcept nogil:
-    """Point `r` to the message of an entry; headers and payload follow `subject` in memory."""
+    """Fill `r` with the message of entry `e`; headers and payload follow `subject` in memory."""
     r.subject, r.body = subject, subject + e.subject_len
     r.seq, r.ts = seq, e.ts
     r.subject_len, r.header_len, r.size = e.subject_len, e.header_len, e.size
 
 cdef class StoredMessage:
-    """One message copied out of a store."""
+    """A copy of one message of a store."""
     cdef readonly uint64_t seq
     cdef readonly int64_t ts
     cdef readonly bytes subject
@@ -30,7 +30,7 @@ cdef class StoredMessage:
     cdef readonly bytes payload
 
 cdef class StreamStore:
-    """Messages of one stream by sequence. Only one thread uses a store; fdatasync runs in another thread."""
+    """The messages of one stream by sequence. Only one thread may use a store; its jobs run in other threads."""
     cdef readonly Catalogue catalogue
     cdef public uint32_t many    # if more messages than this must be dropped at the front, they are dropped together
     # between two steps of a removal, in which a reader would see only a part of its effects

@@ -45,13 +45,13 @@ cdef class StoredMessage:
 
 
 def sync_path(disk, str path, syncing=None) -> None:
-    """Sync a file that is not open: alone, or as a part of the group `syncing`. Raises OSError."""
+    """Open, sync and close the file at `path`; the sync is a part of `syncing`, if given. Raises OSError."""
     with closing(disk, disk.open_file(path)) as fd:
         (syncing or disk).sync_file(fd)
 
 
 class SyncJob:
-    """A job from StreamStore.begin_sync that syncs files and names, for any thread, since it uses no store."""
+    """A job that syncs files and names of a store, for any thread. It does not use the store itself."""
 
     def __init__(self, disk, files, directory, mark) -> None:
         self.disk = disk
@@ -64,7 +64,10 @@ class SyncJob:
         self.above = ()                 # further directories to sync
 
     def __call__(self):
-        """Sync files, then names; return the error of the first call that failed, or None if all are durable."""
+        """Sync the files, then the names; return the first error, or None if everything is durable.
+
+        If an earlier sync failed, return its error and sync nothing.
+        """
         if self.failure is not None:
             return self.failure
         try:
@@ -104,17 +107,17 @@ cdef class StreamStore:
 
     @property
     def bytes(self) -> int:
-        """The number of bytes of all messages, counted as nats-server counts them."""
+        """The size of all messages in bytes, counted as nats-server counts it."""
         return self.catalogue.bytes
 
     @property
     def first_ts(self) -> int:
-        """The time of the first message in ns, or 0 if there is none."""
+        """The time of the first message in ns since the epoch, or 0 if there is none."""
         return self.catalogue.first_ts
 
     @property
     def last_ts(self) -> int:
-        """The time of the last message in ns, or 0 if there is none."""
+        """The time of the last stored message in ns since the epoch, even if it was removed; 0: there was none."""
         return self.catalogue.last_ts
 
     # -- message path ------------------------------------------------------------------------------------------
@@ -241,7 +244,10 @@ cdef class StreamStore:
             self.drop(self.catalogue.first_seq, 0)
 
     cdef bint keeps_few(self, uint64_t seq) noexcept nogil:
-        """Return whether dropping below `seq` by `keep_from` is faster than one by one, since few messages remain."""
+        """Return whether `keep_from` should drop the messages below `seq`.
+
+        It is faster than dropping many messages one by one if few messages remain.
+        """
         cdef size_t at = index_at(&self.catalogue.index, seq)
         cdef uint64_t kept = 0
         cdef Segment* s
@@ -256,7 +262,7 @@ cdef class StreamStore:
     cdef void keep_from(self, uint64_t seq) noexcept:
         """Drop all messages below `seq` by indexing the others again; `take_remains` then returns the old memory.
 
-        Does nothing if out of memory.
+        If out of memory, drop nothing.
         """
         cdef Remains remains
         cdef size_t at = index_at(&self.catalogue.index, seq)
@@ -280,7 +286,7 @@ cdef class StreamStore:
         remains.take_first_segments(&self.catalogue.index, n)
 
     cdef uint64_t drop_all(self, uint64_t first_seq) noexcept nogil:
-        """Drop all messages; the next sequence is max(first_seq, last_seq + 1)."""
+        """Drop all messages; return their number. The next sequence is then max(first_seq, last_seq + 1)."""
         cdef uint64_t dropped = self.catalogue.msgs
         self.catalogue.forget_all(first_seq)
         self.clear_segments()
@@ -301,14 +307,17 @@ cdef class StreamStore:
         )
 
     def store(self, bytes subject, bytes headers, bytes payload, int64_t ts) -> int:
-        """Append a message; return its sequence, or 0 if the store refused it. For the API and for tests."""
+        """Append a message with the time `ts` in ns; return its sequence, or 0 if the store refused it.
+
+        For the API and for tests.
+        """
         cdef Msg m
         cdef bytes body = headers + payload
         compose(&m, subject, len(subject), body, len(headers), len(body))
         return self.append(&m, ts)
 
     def skip_seq(self) -> int:
-        """Use up one sequence without a message; return it, or 0 if the store refused."""
+        """Use up one sequence without a message; return this sequence, or 0 if the store refused."""
         return self.skip()
 
     def skip_seqs_to(self, uint64_t seq) -> bool:
@@ -330,22 +339,25 @@ cdef class StreamStore:
     def get_last(self, bytes subject_filter, uint64_t up_to_seq=0):
         """Return the newest matching message with seq <= `up_to_seq`, where 0 means no limit.
 
-        Return None if there is none.
+        Return None if there is none, or if it is damaged. Raises NotNow, as `get` does.
         """
         return self.copy_out(self.last_match(subject_filter, up_to_seq))
 
     def last_match(self, bytes subject_filter, uint64_t up_to_seq=0) -> int:
-        """Return the sequence of the message that get_last would return, or 0 if none; does not read the message."""
+        """Return the sequence of the newest matching message with seq <= `up_to_seq` (0: no limit), or 0 if none."""
         cdef StoreFilter f = StoreFilter((subject_filter,))
         cdef uint64_t up_to = up_to_seq or self.catalogue.last_seq
         return self.catalogue.prev_of_filter(up_to, f)
 
     def get_next(self, bytes subject_filter, uint64_t from_seq):
-        """Return the first matching message with a sequence >= `from_seq`, or None if there is none."""
+        """Return the first matching message with seq >= `from_seq`.
+
+        Return None if there is none, or if it is damaged. Raises NotNow, as `get` does.
+        """
         return self.copy_out(self.catalogue.next_seq(from_seq, StoreFilter((subject_filter,))))
 
     cdef uint64_t last_of(self, const char* subject, size_t n) noexcept nogil:
-        """Return the sequence of the last message of a subject or, with wildcards, of all subjects that match; or 0.
+        """Return the sequence of the last message whose subject matches `subject`, or 0 if there is none.
 
         A message may be published under a subject with wildcards; nats-server then reads it as a filter
         (tests/conformance/scenarios/publish/conditions_under_a_wildcard.txt).
@@ -356,7 +368,7 @@ cdef class StreamStore:
             return self.last_match(subject[:n])
 
     def headers_steps(self, int64_t from_ns):
-        """Return (sequence, time, headers) of the messages since `from_ns`, including removed ones, in steps."""
+        """Yield between steps; return (sequence, time, headers) of messages since `from_ns`, even of removed ones."""
         yield from ()
         return []
 
@@ -376,13 +388,16 @@ cdef class StreamStore:
         self.applied_index, self.applied_term, self.applied_ns, self.applied_id = 0, 0, 0, b""
 
     def begin_copied_entry(self) -> None:
-        """Begin the last change of a copy; after a crash, all of it is stored, or nothing; see `end_copied_entry`."""
+        """Begin the change that completes the copy of a replica; `end_copied_entry` ends it.
+
+        After a crash, either all of this change is stored or nothing of it.
+        """
         self.begin_entry(0)
 
     def end_copied_entry(self, uint64_t index, uint64_t term, int64_t ns, int64_t ids_from, bytes last_id) -> None:
-        """End the copy: the replica has now applied the entry `index`.
+        """End and commit the change that completes a copy: the replica has now applied the entry `index`.
 
-        Raises `error` if the copy cannot be written.
+        Raises `error` if the change cannot be written.
         """
         self.ids_from, self.has_ids = ids_from, True
         self.end_entry(index, term, ns, last_id)
@@ -397,10 +412,11 @@ cdef class StreamStore:
         return self.drop(seq, erase) == 0
 
     def purge(self, StoreFilter f not None, uint64_t before_seq=0, uint64_t keep=0) -> int:
-        """Remove matching messages below `before_seq`, or all except the newest `keep`; return how many were removed.
+        """Remove matching messages below `before_seq` (0: all), except the newest `keep`; return the number removed.
 
-        The removals are not logged as drops, so consumers must count again. Without a filter, a `before_seq` beyond
-        the end empties the stream and becomes the next sequence. Source: STREAM.PURGE of nats-server.
+        The removals are not in the log of drops, so consumers must count again. If `f` matches everything, a
+        `before_seq` beyond the end empties the stream and becomes the next sequence. Source: STREAM.PURGE of
+        nats-server.
         """
         cdef bint tracked = self.catalogue.drops.tracked
         if before_seq == 1:
@@ -412,7 +428,7 @@ cdef class StreamStore:
             self.catalogue.drops.tracked = tracked
 
     def purge_matching(self, StoreFilter f, uint64_t before_seq, uint64_t keep) -> int:
-        """Do the work of `purge`, which has turned off the log of drops."""
+        """Remove messages for `purge`, which has turned off the log of drops; return their number."""
         cdef uint64_t total, left, seq
         if f.all and keep == 0:
             if before_seq == 0 or before_seq > self.catalogue.last_seq:
@@ -456,9 +472,10 @@ cdef class StreamStore:
         return limit - left, seq if seq < before_seq else 0
 
     def trim_some(self, int64_t max_per_subject, uint64_t from_seq, uint64_t before_seq, uint32_t limit) -> int:
-        """Visit up to `limit` messages below `before_seq`; remove those above `max_per_subject` of their subject.
+        """Remove messages whose subjects have more than `max_per_subject` messages; visit up to `limit` messages.
 
-        Return the sequence at which the next step begins, or 0 if all messages were visited.
+        The messages are those with from_seq <= seq < before_seq. Return the sequence at which the next step begins,
+        or 0 after the last step.
         """
         cdef uint64_t seq = index_next_live(&self.catalogue.index, from_seq)
         cdef Segment* s
@@ -473,9 +490,9 @@ cdef class StreamStore:
         return seq if seq < before_seq else 0
 
     def drop_front(self, int64_t max_msgs, int64_t max_bytes, uint32_t limit) -> bool:
-        """Remove up to `limit` of the oldest messages in excess of a maximum (0: no maximum).
+        """Remove up to `limit` of the oldest messages while the store exceeds a maximum (0: no maximum).
 
-        Return whether an excess is left.
+        Return True if the store still exceeds a maximum after `limit` removals.
         """
         cdef uint32_t left = limit
         while self.catalogue.msgs and ((max_msgs > 0 and self.catalogue.msgs > <uint64_t> max_msgs)
@@ -493,7 +510,11 @@ cdef class StreamStore:
             raise self.error
 
     def set_first_seq(self, uint64_t seq) -> None:
-        """Set the sequence for the next message; the store must be empty."""
+        """Set the sequence of the next message, unless a later sequence is next already.
+
+        Raises:
+            ValueError: the store has messages.
+        """
         if self.catalogue.msgs:
             raise ValueError(f"the store holds {self.catalogue.msgs} messages: its sequences are settled")
         if seq > self.catalogue.last_seq:
@@ -501,12 +522,12 @@ cdef class StreamStore:
 
     @property
     def failed(self) -> bool:
-        """Whether appends are refused; `error` then has the reason."""
+        """Whether appends are refused; `error` is then the reason."""
         return False
 
     @property
     def error(self):
-        """The error for publishers of a failed store, or None if it has not failed."""
+        """The error that publishers get while appends are refused; None if the store has not failed."""
         return None
 
     @property
@@ -525,18 +546,18 @@ cdef class StreamStore:
         return True
 
     def begin_sync(self):
-        """Return a SyncJob for all writes so far, or None if there are none, or a job is running."""
+        """Return a SyncJob for all unsynced writes, or None if there are none or a job is running."""
         return None
 
     def finish_sync(self, job, error) -> None:
-        """Handle the result of a SyncJob."""
+        """Handle the result `error` of the SyncJob `job`."""
 
     def sync_now(self) -> None:
-        """Sync in this thread."""
+        """Sync all writes in this thread."""
 
     @property
     def lost(self):
-        """The damage found as (number of messages, sequences of the first of them, bytes), or None."""
+        """The damage found: (number of lost messages, sequences of the first ones, damaged bytes), or None."""
         return None
 
     @property
@@ -545,16 +566,16 @@ cdef class StreamStore:
         return False
 
     def begin_upkeep(self):
-        """Return a job for any thread, or None if there is no work; its result must be passed to finish_upkeep."""
+        """Return a job for any thread, whose result must be passed to finish_upkeep, or None if there is no work."""
         return None
 
     def finish_upkeep(self, error) -> None:
-        """Handle the result of the job."""
+        """Handle the result of the job from begin_upkeep."""
 
     def close(self) -> None:
         """Write staged records and free all resources; the store must not be used again."""
 
     def destroy(self) -> None:
-        """Close the store, and remove all messages; take_remains returns their memory."""
+        """Close the store, and remove all messages; `catalogue.take_remains` returns their memory."""
         self.close()
         self.drop_all(0)

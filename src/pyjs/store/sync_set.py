@@ -22,7 +22,7 @@ NOT_TOGETHER = (errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)  # the platform or
 
 
 class SyncSet:
-    """Files that one batch wrote below `root`."""
+    """The files and directories below `root` that one batch has changed and must sync."""
 
     def __init__(self, disk: Disk, root: str) -> None:
         """Begin a batch. Raises OSError if `root` cannot be opened."""
@@ -39,7 +39,7 @@ class SyncSet:
         self.close()
 
     def open(self, path: str, *, create: bool = False) -> int:
-        """Return a descriptor of a file to write to; it may be closed by the next call of `open`.
+        """Add a file to the set; return a descriptor for writing, which is valid until the next call of `open`.
 
         Raises:
             OSError: the file cannot be opened.
@@ -67,7 +67,7 @@ class SyncSet:
             self._files[new] = None
 
     def forget(self, path: str) -> None:
-        """Remove a file from the set, or a directory with everything below it, since it will be deleted."""
+        """Remove a file, or a directory with everything below it, from the set before it is deleted."""
         below = f"{path}/"
         for known in [each for each in self._open if each == path or each.startswith(below)]:
             self._disk.close_file(self._open.pop(known))
@@ -79,7 +79,7 @@ class SyncSet:
         """Wait until all writes and names added since the last call are durable.
 
         Raises:
-            OSError: nothing of the batch counts as durable; even if a later call succeeds, it proves nothing.
+            OSError: a sync failed; nothing of the batch counts as durable, even if a later call succeeds.
         """
         files, self._files = self._files, {}
         directories, self._directories = self._directories, {}
@@ -99,7 +99,7 @@ class SyncSet:
             self._disk.close_file(fd)
 
     def _sync_together(self) -> bool:
-        """Sync the whole file system; return False if that is not supported here."""
+        """Sync the whole file system; return False if the platform or the file system does not support this."""
         try:
             self._disk.sync_filesystem(self._root_fd)
         except OSError as error:

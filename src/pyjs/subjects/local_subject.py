@@ -20,7 +20,7 @@ _INVALID = "invalid mapping destination: "
 
 @dataclass(frozen=True, slots=True)
 class LocalSubject:
-    """The subject of an import in the importing account."""
+    """The subject of an import in the importing account, and the transforms between it and the exporter's subject."""
 
     pattern: str  # the subject, with wildcards
     # Transforms the subject of a message: for a stream from the exporter's subject to the local one, for a
@@ -31,10 +31,10 @@ class LocalSubject:
 
 
 def of_stream_import(subject: str, to: str) -> LocalSubject:
-    """Return the local subject of a stream import.
+    """Return the local subject of a stream import from the exporter's `subject` to the local subject `to`.
 
     Raises:
-        TransformError: the combination is invalid.
+        TransformError: `to` is not a reversible renaming of `subject`.
     """
     if to == subject:
         return LocalSubject(to, same=True)
@@ -47,7 +47,11 @@ def of_stream_import(subject: str, to: str) -> LocalSubject:
 
 
 def of_service_import(subject: str, to: str) -> LocalSubject:
-    """Return the local subject of a service import. Raises TransformError, as of_stream_import does."""
+    """Return the local subject of a service import from the exporter's `subject` to the local subject `to`.
+
+    Raises:
+        TransformError: `to` is not a reversible renaming of `subject`.
+    """
     if not _has_wildcard(subject):
         return LocalSubject(to, same=to == subject)
     if to == subject:
@@ -58,7 +62,7 @@ def of_service_import(subject: str, to: str) -> LocalSubject:
 
 
 def numbered(subject: str) -> str:
-    """Return `subject` with `$1`, `$2`, ... in place of each `*`."""
+    """Return `subject` with `$1`, `$2`, ... in place of its `*` tokens, from left to right."""
     tokens = subject.split(".")
     stars = [at for at, token in enumerate(tokens) if token == "*"]
     for number, at in enumerate(stars, 1):
@@ -67,7 +71,7 @@ def numbered(subject: str) -> str:
 
 
 def pattern_of(subject: str) -> tuple[str, list[str]]:
-    """Return `subject` with `*` in place of each `$1` and `wildcard(1)`, and the list of the replaced tokens."""
+    """Return `subject` with each `$n` or `{{wildcard(n)}}` token replaced by `*`, and the list of these tokens."""
     marks = [token for token in subject.split(".") if _is_mark(token)]
     tokens = ["*" if _is_mark(token) else token for token in subject.split(".")]
     return ".".join(tokens), marks
@@ -82,7 +86,12 @@ def _has_wildcard(subject: str) -> bool:
 
 
 def _strict(source: str, destination: str) -> SubjectTransform:
-    """Return a transform that keeps every token matched by a `*` and uses no other function."""
+    """Return the transform from `source` to `destination`.
+
+    Raises:
+        TransformError: the transform is invalid, does not use every `*` of `source`, or has a mapping function
+            other than `wildcard`.
+    """
     transform = SubjectTransform(source, destination, Rng())
     for token, piece in zip(destination.split("."), transform.pieces, strict=False):
         if callable(piece):
@@ -96,7 +105,11 @@ def _strict(source: str, destination: str) -> SubjectTransform:
 
 
 def _reversed(source: str, destination: str) -> SubjectTransform:
-    """Return the transform in the other direction. As in nats-server, references are used in order, not by number."""
+    """Return the transform from `destination` to `source`.
+
+    The n-th `*` of `source` is replaced by the n-th reference in `destination`, whatever its number, as in
+    nats-server.
+    """
     pattern, marks = pattern_of(destination)
     tokens = source.split(".")
     for at, token in enumerate(tokens):

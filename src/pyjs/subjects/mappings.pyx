@@ -14,7 +14,7 @@ from pyjs.subjects.rewrite cimport Rewrite
 
 
 cdef class Destinations:
-    """The destinations of one subject."""
+    """The destinations of one mapped subject, from pairs of a Rewrite and its weight in percent."""
 
     def __cinit__(self, list weighted):
         cdef uint32_t total = 0
@@ -36,7 +36,7 @@ def by_weight(pair):
 
 
 cdef class Mappings:
-    """All mappings of an account."""
+    """The subject mappings of an account, in the order of their declaration."""
 
     def __cinit__(self, list entries, uint64_t seed):
         cdef size_t at
@@ -73,7 +73,10 @@ cdef class Mappings:
         return (<Rewrite> entry.items[i]).apply(s, n, size)
 
     def subject(self, bytes subject):
-        """Return the mapped subject of a message published to `subject`, or b"" if the message is dropped."""
+        """Return the mapped subject of a message published to `subject`, or b"" if the message must be dropped.
+
+        Return `subject` itself if no mapping applies. A destination is chosen at random by its weight.
+        """
         cdef uint32_t size = 0
         cdef char* made = self.select(subject, len(subject), &size)
         if made == NULL:

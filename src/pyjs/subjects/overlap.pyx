@@ -16,7 +16,7 @@ cdef int ADD_WORK = 8           # adding a subject takes as long as visiting thi
 
 
 cdef class _Branch:
-    """A node: the subjects that begin with the same tokens. Most nodes have one child, stored without a dict."""
+    """A node of the trie, for the subjects that begin with the same tokens."""
 
     cdef str token              # token of the only child; None: no child, or several in `children`
     cdef _Branch only
@@ -30,7 +30,10 @@ cdef class _Branch:
         self.owners = ()
 
     cdef int hang(self, list tokens, Py_ssize_t at, tuple owners) except -1:
-        """Store the rest of a subject, its tokens from index `at` on, in this node, which must have no tail yet."""
+        """Add the subject `tokens`, whose first `at` tokens lead to this node, with its owners.
+
+        The node must have no tail, and no owners if the subject ends here.
+        """
         if at == len(tokens):
             self.owners = owners
         else:
@@ -38,7 +41,7 @@ cdef class _Branch:
         return 0
 
     cdef int unfold(self) except -1:
-        """Make a child from the first token of `tail`, if there is a tail."""
+        """If there is a tail, replace it with a child for its first token."""
         cdef list tail = self.tail
         cdef _Branch child
         if tail is None:
@@ -53,7 +56,7 @@ cdef class _Branch:
         return 0
 
     cdef bint ends_with(self, list tokens, Py_ssize_t at) except -1:
-        """Return whether `tail` equals the tokens from index `at` on."""
+        """Return whether there is a tail that equals `tokens` from index `at` on."""
         return self.tail is not None and self.tail[self.tail_at:] == tokens[at:]
 
     cdef _Branch below(self, str token):
@@ -96,7 +99,7 @@ cdef class _Branch:
 
 
 cdef class _Search:
-    """One search in a tree, which can stop after some branches and continue later."""
+    """A search in a SubjectTree, which can stop after any number of branches and continue later."""
 
     cdef list tokens, branches, places      # the branches to visit; `places` has for each the index of its token
     cdef object owner
@@ -177,7 +180,7 @@ cdef class SubjectTree:
         return self.root.is_bare()
 
     def add(self, str subject, object owner) -> None:
-        """Add a valid subject."""
+        """Add the valid `subject` for `owner`; a subject can have several owners."""
         cdef _Branch branch = self.root
         cdef _Branch below = branch
         cdef list tokens = subject.split(".")
@@ -193,7 +196,7 @@ cdef class SubjectTree:
         self.version += 1
 
     def remove(self, str subject, object owner) -> None:
-        """Remove a subject that `add` added for the same owner."""
+        """Remove `subject`, which must have been added for the same `owner`."""
         cdef _Branch branch = self.root
         cdef list path = [], tokens = subject.split(".")
         cdef Py_ssize_t at = 0, end = len(tokens)
@@ -213,7 +216,7 @@ cdef class SubjectTree:
         self.version += 1
 
     def overlapping(self, str subject, object owner=None):
-        """Return whether the valid `subject` overlaps with a subject of an owner other than `owner`; in steps."""
+        """Yield between steps; return whether the valid `subject` overlaps with a subject of another owner."""
         cdef _Search search = _Search(self.root, subject, owner)
         while search.go_on(STEP_SIZE) == 0:
             yield
@@ -221,17 +224,23 @@ cdef class SubjectTree:
 
 
 def first_overlap(subjects):
-    """Return the first of the valid `subjects` that overlaps with another one of them, or None; in steps."""
+    """Yield between steps; return the first of the valid `subjects` that overlaps with another of them, or None."""
     return (yield from first_found(subjects, False))
 
 
 def first_covered(subjects):
-    """Return the first of the valid `subjects` that another one of them covers, or None; in steps."""
+    """Yield between steps; return the first of the valid `subjects` that another of them covers, or None.
+
+    A subject covers another one if it matches every literal subject that the other one matches.
+    """
     return (yield from first_found(subjects, True))
 
 
 def first_found(subjects, bint covering):
-    """Return the first subject for which a search among the others finds a match, or None; in steps."""
+    """Yield between steps; return the first of the valid `subjects` that overlaps with another of them, or None.
+
+    With `covering`, return the first one that another subject covers.
+    """
     cdef SubjectTree tree = SubjectTree()
     cdef _Search search
     cdef list known = list(subjects)
@@ -258,7 +267,7 @@ def first_found(subjects, bint covering):
 
 
 def at_once(steps):
-    """Run `steps` to the end; return their result."""
+    """Run the generator `steps` to its end, and return its result."""
     while True:
         try:
             next(steps)

@@ -7,7 +7,7 @@ cdef struct Part:               # a part of a destination
     uint32_t token              # index of the token in the subject
 
 cdef class Rewrite:
-    """A compiled subjects.transform.SubjectTransform."""
+    """A subjects.transform.SubjectTransform in a form that C code can apply."""
     cdef readonly object transform      # computes destinations that have a mapping function
     cdef readonly bytes source
     cdef const char* pattern            # source, which the transform keeps alive

@@ -16,7 +16,7 @@ cdef enum:
 
 
 cdef class Rewrite:
-    """A compiled transform."""
+    """A SubjectTransform in a form that C code can apply."""
 
     def __cinit__(self, object transform):
         cdef Part* part
@@ -88,7 +88,7 @@ cdef class Rewrite:
         return out
 
     cdef size_t size_of(self, const char** starts, const char* end) noexcept nogil:
-        """Return the size of the destination, including one trailing dot."""
+        """Return an upper limit for the size of the destination in bytes, including one trailing dot."""
         cdef size_t size = 1
         cdef uint32_t i
         for i in range(self.n_parts):
@@ -101,7 +101,10 @@ cdef class Rewrite:
         return size
 
     cdef char* apply_function(self, const char* s, size_t n, uint32_t* size) noexcept:
-        """Compute the destination as `apply` does, but with SubjectTransform."""
+        """Return the destination as `apply` does, but compute it with the SubjectTransform.
+
+        Also return NULL if the SubjectTransform has no destination for the subject.
+        """
         cdef char* out
         cdef bytes made
         try:
@@ -117,7 +120,10 @@ cdef class Rewrite:
         return out
 
     def subject(self, bytes subject):
-        """Return the destination for `subject`, which may have wildcards, or None if it does not match the source."""
+        """Return the destination for `subject`, or None if it does not match the source or if out of memory.
+
+        `subject` may have wildcards unless the destination has a mapping function.
+        """
         cdef uint32_t size = 0
         cdef char* made
         if not subject or not self.fits(subject, len(subject)):

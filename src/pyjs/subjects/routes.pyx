@@ -52,7 +52,7 @@ cdef void grouping_free(Grouping* g) noexcept nogil:
 
 
 cdef void group(Grouping* g, Found* found) noexcept nogil:
-    """Assign a group to each queue name among the found subscriptions, and count the group's members."""
+    """Assign a group to each queue name among the found subscriptions, and count the members of each group."""
     cdef size_t i
     cdef Mark* mark
     g.round += 1
@@ -76,7 +76,7 @@ cdef void group(Grouping* g, Found* found) noexcept nogil:
 # -- one route -------------------------------------------------------------------------------------------------
 
 cdef size_t route_size(Found* found, Grouping* g, size_t n, bint heads) noexcept nogil:
-    """Return the size of a route with its targets, groups, heads and key."""
+    """Return the size in bytes of a route with its targets, groups and key and, if `heads` is set, its heads."""
     cdef size_t i, size = sizeof(Route) + found.n * sizeof(Target) + g.n_groups * sizeof(Group)
     if heads:
         for i in range(found.n):
@@ -94,7 +94,10 @@ cdef size_t write_head(char* out, const char* subject, size_t n, SubState* sub) 
 
 
 cdef inline Target* member_place(Group* group, uint32_t size, bint here) noexcept nogil:
-    """Return the place of the next member: local members fill `targets` from the start, remote ones from the end."""
+    """Take the place in `targets` for the next member of `group`, which has `size` members.
+
+    Local members (`here`) fill `targets` from the start, all others from the end.
+    """
     cdef uint32_t at = group.n_here if here else size - 1 - (group.n - group.n_here)
     group.n += 1
     group.n_here += here
@@ -102,7 +105,10 @@ cdef inline Target* member_place(Group* group, uint32_t size, bint here) noexcep
 
 
 cdef void fill_route(Route* r, const char* subject, size_t n, Found* found, Grouping* g, bint heads) noexcept nogil:
-    """Write the targets, groups, heads and key into the memory after `r`."""
+    """Fill `r`, and write its targets, its groups and, if `heads` is set, its heads into the memory after `r`.
+
+    `r.key` points to room for the key; this function does not write the bytes of the key.
+    """
     cdef Target* targets = <Target*> (r + 1)
     cdef char* at
     cdef size_t i
@@ -136,7 +142,7 @@ cdef void fill_route(Route* r, const char* subject, size_t n, Found* found, Grou
 
 
 cdef void shift(Route* r, size_t n_targets, Py_ssize_t by) noexcept nogil:
-    """Correct the pointers in a route that was moved by `by` bytes."""
+    """Correct the pointers in a route that has `n_targets` targets and was moved by `by` bytes."""
     cdef size_t i
     r.targets = <Target*> (<char*> r.targets + by)
     r.groups = <Group*> (<char*> r.groups + by)
@@ -152,7 +158,7 @@ cdef void shift(Route* r, size_t n_targets, Py_ssize_t by) noexcept nogil:
 
 @cython.no_gc                   # has no reference to an object that could refer to it
 cdef class RouteCache:
-    """The routes of all subscription lists of a node."""
+    """A cache of the routes of all subscription lists of a node."""
 
     def __cinit__(self, size_t size_max=SIZE_MAX):
         self.size_max = size_max
@@ -170,7 +176,7 @@ cdef class RouteCache:
     # -- lists ---------------------------------------------------------------------------------------------
 
     cdef uint32_t register(self, uint32_t* generations) except 0:
-        """Return the id of a new list."""
+        """Register a subscription list; return its id. `generations` must stay valid until `unregister`."""
         cdef uint32_t at
         if self.free_id:
             at = self.free_id
@@ -200,7 +206,7 @@ cdef class RouteCache:
     # -- finding and adding --------------------------------------------------------------------------------
 
     cdef bint seen_before(self, uint64_t h) noexcept nogil:
-        """Return whether `h` was looked up recently, and record that it is looked up now."""
+        """Return whether the hash `h` was probably looked up recently, and record that it is looked up now."""
         cdef uint16_t mark = <uint16_t> (h >> 48) | 1
         cdef uint16_t* door
         if self.doors == NULL:
@@ -287,7 +293,11 @@ cdef class RouteCache:
         return 0
 
     cdef char* reserve(self, size_t n, bint force) noexcept nogil:
-        """Return `n` bytes of the newest segment, or NULL if the cache is full or the route is too large."""
+        """Return a pointer to `n` unused bytes in the newest segment, or NULL if out of memory.
+
+        If a new segment is necessary and `force` is not set, also return NULL if the cache is full or `n` is too
+        large.
+        """
         cdef Segment* segment = self.newest
         cdef size_t size = SEGMENT_SIZE
         if segment == NULL or segment.used + n > segment.size:
@@ -329,13 +339,13 @@ cdef class RouteCache:
 
     @property
     def next_trim_ns(self) -> int:
-        """The time at which a segment must be emptied even if no routes are added, or 0 if there is none."""
+        """The time in ns at which `trim` must empty the oldest segment even if no routes are added; 0: never."""
         if self.oldest == NULL or self.size <= SMALL:
             return 0
         return self.now_ns if self.oldest.born_ns < self.expired_ns else self.oldest.born_ns + AGE_NS
 
     def expire(self) -> None:
-        """Make `trim` empty all segments from before this turn, since many of their routes may be outdated."""
+        """Mark the segments from before this turn as expired, since many of their routes may be outdated."""
         self.expired_ns = self.now_ns
 
     cdef bint full(self) noexcept nogil:
@@ -348,7 +358,7 @@ cdef class RouteCache:
                 or self.now_ns >= self.oldest.born_ns + AGE_NS or self.now_ns < self.oldest.born_ns)
 
     cdef void recycle(self) noexcept nogil:
-        """Move the used routes out of the oldest segment, and free it."""
+        """Move the recently used routes of the oldest segment to the newest one, and free the oldest segment."""
         cdef Segment* segment = self.oldest
         cdef size_t at = (sizeof(Segment) + 15) & ~<size_t> 15
         cdef bint full = self.full()
@@ -366,7 +376,10 @@ cdef class RouteCache:
         free(segment)
 
     cdef void look_again(self, Route* r, bint full) noexcept nogil:
-        """Move a used route to the newest segment, or drop it; if the cache is full, drop one used route in four."""
+        """Move `r` to the newest segment if it was used recently and is not outdated; otherwise drop it.
+
+        With `full`, also drop one in four of the used routes.
+        """
         cdef uint32_t* generations = self.lists[r.list_id].generations
         cdef Route* copy = NULL
         cdef size_t at
@@ -388,7 +401,10 @@ cdef class RouteCache:
     # -- statistics ----------------------------------------------------------------------------------------
 
     def fanout(self, uint32_t list_id) -> tuple:
-        """Return (receivers of the widest route, receivers of all routes together) of one list."""
+        """Return (most receivers of one route, receivers of all routes together) of one subscription list.
+
+        Only cached routes are counted, and a queue group counts as one receiver.
+        """
         cdef size_t at, widest = 0, total = 0, receivers
         cdef Route* r
         if self.entries == NULL or self.lists[list_id].n_routes == 0:

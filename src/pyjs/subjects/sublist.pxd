@@ -9,7 +9,7 @@ cdef enum:
     PREFIX_SALT = 0x5bd1e994    # an even number, like every salt
 
 cdef class Subscription:
-    """One subscription of one sink. The Sublist holds a reference while it is inserted; the sink's owner may too."""
+    """A subscription of one sink. A Sublist holds a reference to the subscription while it is inserted."""
     cdef readonly object sink           # a core.sink.Sink
     cdef readonly bytes subject
     cdef readonly bytes queue           # b"": a plain subscription

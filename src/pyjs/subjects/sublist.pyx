@@ -42,7 +42,7 @@ memset(&NOTHING, 0, sizeof(Route))
 
 
 cdef class Subscription:
-    """One subscription of one sink."""
+    """A subscription of one sink."""
 
     def __cinit__(self, object sink, bytes subject, bytes queue=b"", bytes sid=b""):
         memset(&self.state, 0, sizeof(SubState))
@@ -59,7 +59,7 @@ cdef class Subscription:
 
     @property
     def delivered(self) -> int:
-        """The number of messages delivered since SUB."""
+        """The number of messages delivered to the subscription."""
         return self.state.delivered
 
     @property
@@ -89,7 +89,7 @@ cdef class Subscription:
     def filtered(self) -> bool:
         """Whether routes include the subscription only for subjects that `sink.accepts()` allows.
 
-        Set before `insert`.
+        This must be set before `insert`.
         """
         return self.state.filtered
 
@@ -99,7 +99,10 @@ cdef class Subscription:
 
 
 cdef void refuse_filtered(Found* found, const char* subject, size_t n, bint exact) noexcept:
-    """Drop subscriptions whose sink does not accept `subject`; if `subject` is a prefix, mark it inexact instead."""
+    """Remove the filtered subscriptions from `found` whose sink does not accept `subject`.
+
+    If `exact` is not set, `subject` is only a prefix: keep all subscriptions, and set `found.inexact`.
+    """
     cdef size_t i, kept = 0
     cdef Subscription sub
     found.inexact = found.inexact or not exact
@@ -146,7 +149,7 @@ cdef class Sublist:
 
     @property
     def visited(self) -> int:
-        """The number of nodes visited and subscriptions found by walks."""
+        """The number of nodes visited and subscriptions found by all walks so far."""
         return self.found.visited
 
     # -- publishing ----------------------------------------------------------------------------------------
@@ -194,7 +197,11 @@ cdef class Sublist:
         return self.route(subject, n, h, old, False)
 
     cdef Route* route(self, const char* subject, size_t n, uint64_t h, Route* old, bint heads) noexcept nogil:
-        """Build the route for the subscriptions of a walk; cache it if the subject was looked up recently."""
+        """Return the route for the subscriptions that the last walk found; it replaces the route `old`, if any.
+
+        The route is cached if it replaces another one, or if the subject was looked up recently. Otherwise it is in
+        scratch memory.
+        """
         cdef Route* r = NULL
         if self.found.filtered:
             with gil:
@@ -209,7 +216,10 @@ cdef class Sublist:
         return self.scratch(subject, n) if r == NULL else r
 
     cdef Route* scratch(self, const char* subject, size_t n) noexcept nogil:
-        """Return a route in scratch memory, which the next miss may overwrite."""
+        """Return a route in scratch memory, which the next miss overwrites unless the route is busy.
+
+        Return NOTHING, a route without receivers, if there is no scratch memory left.
+        """
         cdef size_t size = route_size(&self.found, &self.grouping, n, False)
         cdef uint32_t i = 0
         cdef Route** scratches
@@ -247,7 +257,7 @@ cdef class Sublist:
     # -- subscribing ---------------------------------------------------------------------------------------
 
     def insert(self, Subscription sub) -> None:
-        """Add `sub`, whose subject must be valid; must not be called during a delivery."""
+        """Add `sub`, whose subject must be valid. Do not call this during a delivery."""
         if sub.queue:
             self.join_queue(sub)
         try:
@@ -260,7 +270,7 @@ cdef class Sublist:
         self.outdate(sub.subject)
 
     cdef int join_queue(self, Subscription sub) except -1:
-        """Assign the id of its queue name to `sub`."""
+        """Set the queue id of `sub`, and count `sub` as a member of its queue group."""
         entry = self.queues.get(sub.queue)
         if entry is None:
             queue_id = self.free_queue_ids.pop() if self.free_queue_ids else len(self.queues) + 1
@@ -283,7 +293,7 @@ cdef class Sublist:
             grouping_free(&self.grouping)
 
     def remove(self, Subscription sub) -> bool:
-        """Remove `sub`; return whether it was in the list. Must not be called during a delivery."""
+        """Remove `sub`; return whether it was in the list. Do not call this during a delivery."""
         if self.owned.pop(id(sub), None) is None:
             return False
         sub.state.closed = True
@@ -296,7 +306,7 @@ cdef class Sublist:
         return True
 
     cdef void outdate(self, bytes subject) noexcept:
-        """Make the routes of all literal subjects outdated that `subject` matches."""
+        """Drop or outdate the cached routes of all subjects that `subject` matches."""
         cdef const char* s = subject
         cdef size_t n = len(subject), i, dots = 0
         if has_wildcard(s, n):
@@ -335,7 +345,7 @@ cdef class Sublist:
         return self.collected()
 
     def covering(self, bytes subject) -> list:
-        """Return the subscriptions that cover `subject`, which may have wildcards."""
+        """Return the subscriptions that match every literal subject that `subject` matches."""
         trie_walk(&self.found, self.root, subject, len(subject), True)
         return self.collected()
 
@@ -349,9 +359,12 @@ cdef class Sublist:
         return list(self.owned.values())
 
     def num_cached(self) -> int:
-        """Return the number of cached routes."""
+        """Return the number of cached routes of this list."""
         return self.cache.lists[self.list_id].n_routes
 
     def cached_fanout(self) -> tuple:
-        """Return (most receivers of one cached subject, receivers of all cached subjects together)."""
+        """Return (most receivers of one cached route, receivers of all cached routes of this list together).
+
+        A queue group counts as one receiver.
+        """
         return self.cache.fanout(self.list_id)

@@ -9,7 +9,7 @@ from libc.string cimport memchr, memcmp
 
 
 cdef inline size_t token_len(const char* s, size_t n) noexcept nogil:
-    """Return the length of the token that starts at `s`."""
+    """Return the length in bytes of the first token of `s`, which has `n` bytes."""
     cdef const char* dot = <const char*> memchr(s, c'.', n)
     return n if dot == NULL else dot - s
 
@@ -37,7 +37,10 @@ cdef bint valid_tokens(const char* s, size_t n, bint wildcards) noexcept nogil:
 
 
 cdef bint no_empty_token(const char* s, size_t n) noexcept nogil:
-    """Return whether no token in `s` is empty: nats-server does not deliver a message to a..b, not even to >."""
+    """Return whether `s` has no empty token.
+
+    As in nats-server, a message to a subject with an empty token has no receivers, not even subscriptions to `>`.
+    """
     cdef size_t i
     if n == 0 or s[0] == c'.' or s[n - 1] == c'.':
         return False
@@ -83,7 +86,7 @@ cdef bint matches(const char* subject, size_t n, const char* filter, size_t m) n
 
 
 cdef bint overlaps(const char* a, size_t n, const char* b, size_t m) noexcept nogil:
-    """Return whether some literal subject matches both `a` and `b`."""
+    """Return whether there is a literal subject that both `a` and `b` match."""
     cdef size_t i = 0, j = 0, t, u
     while True:
         t = token_len(a + i, n - i)
@@ -102,17 +105,17 @@ cdef bint overlaps(const char* a, size_t n, const char* b, size_t m) noexcept no
 
 
 def is_valid_subject(bytes subject) -> bool:
-    """Return whether a client may subscribe to `subject`."""
+    """Return whether `subject` is valid; it may have wildcards."""
     return valid_subject(subject, len(subject))
 
 
 def is_valid_literal(bytes subject) -> bool:
-    """Return whether a client may publish to `subject`, which must be valid and have no wildcards."""
+    """Return whether `subject` is valid and has no wildcards."""
     return valid_literal(subject, len(subject))
 
 
 def subject_has_wildcard(bytes subject) -> bool:
-    """Return whether a whole token is `*` or `>`."""
+    """Return whether a token of `subject` is `*` or `>`."""
     return has_wildcard(subject, len(subject))
 
 
@@ -122,7 +125,7 @@ def subject_matches(bytes subject, bytes subject_filter) -> bool:
 
 
 def subjects_overlap(bytes a, bytes b) -> bool:
-    """Return whether some literal subject matches both `a` and `b`."""
+    """Return whether there is a literal subject that both `a` and `b` match."""
     return overlaps(a, len(a), b, len(b))
 
 

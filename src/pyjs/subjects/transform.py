@@ -49,10 +49,10 @@ class TransformError(ValueError):
 
 
 class SubjectTransform:
-    """One parsed transform."""
+    """A transform of subjects, parsed from a source pattern and a destination."""
 
     def __init__(self, source: str, destination: str, rng: Rng) -> None:
-        """Read a transform; an empty source is `>`.
+        """Parse the transform from `source` to `destination`; an empty `source` means `>`.
 
         Raises:
             TransformError: the transform is invalid; the text is nats-server's.
@@ -76,7 +76,10 @@ class SubjectTransform:
         return made
 
     def apply_by(self, key: bytes, subject: bytes) -> bytes | None:
-        """Transform `subject` as `apply` does; random numbers come from `key`: equal keys give equal results."""
+        """Transform `subject` as `apply` does, with random numbers that are derived from `key`.
+
+        Equal subjects with equal, non-empty keys give equal results.
+        """
         if not self._by_chance:
             return self.apply(subject)
         self._chance.key = key
@@ -104,7 +107,7 @@ def _part(piece: Piece, tokens: list[bytes]) -> bytes:
 
 
 def open_transform(source: str, destination: str, rng: Rng) -> SubjectTransform | None:
-    """Return the transform, or None if the destination is empty, which means that subjects do not change.
+    """Return the transform from `source` to `destination`, or None if `destination` is empty.
 
     Raises:
         TransformError: the transform is invalid; the text is nats-server's.
@@ -113,7 +116,7 @@ def open_transform(source: str, destination: str, rng: Rng) -> SubjectTransform 
 
 
 def check_transform(source: str, destination: str) -> None:
-    """Refuse an invalid transform.
+    """Check that a transform is valid; an empty `destination` is valid.
 
     Raises:
         TransformError: the transform is invalid; the text is nats-server's.
@@ -122,7 +125,7 @@ def check_transform(source: str, destination: str) -> None:
 
 
 def check_mapping(source: str, destination: str) -> None:
-    """Refuse an invalid mapping. Like nats-server, check the destination first, in contrast to check_transform.
+    """Check that a subject mapping is valid. As in nats-server, check the destination before the source.
 
     Raises:
         TransformError: the transform is invalid; the text is nats-server's.
@@ -146,7 +149,15 @@ def _fault(reason: str, where: str = "") -> TransformError:
 
 
 def _read(source: str, destination: str, chance: _Chance) -> tuple[list[Piece], int, bool]:
-    """Return the pieces, the index of the first token of a copied tail (-1: none), and whether a piece is random."""
+    """Parse a transform; return (pieces, tail_from, is_random).
+
+    `pieces` are the parts of the destination without a final `>`. For a final `>`, the tokens of the subject from
+    index `tail_from` on are copied; without one, `tail_from` is -1. `is_random` means that a piece uses random
+    numbers.
+
+    Raises:
+        TransformError: the transform is invalid.
+    """
     given, made = source.split("."), destination.split(".")
     if not _well_formed(given) or not _well_formed(made):
         raise TransformError("invalid subject")
@@ -170,7 +181,7 @@ def _is_function(token: str) -> bool:
 
 
 class _Reader:
-    """Reads the tokens of one destination."""
+    """A parser of the tokens of one destination."""
 
     def __init__(self, stars: list[int], open_source: bool, chance: _Chance) -> None:
         self._stars = stars  # positions of the `*` in the source
@@ -195,7 +206,11 @@ class _Reader:
         return self._of_one_token(name, args, token)
 
     def _token_at(self, number: int, token: str) -> int:
-        """Return the index of the `number`-th `*` in the source; a number below one means the first token."""
+        """Return the token index of the `number`-th `*` in the source, or 0 if `number` is below one.
+
+        Raises:
+            TransformError: the source has no wildcards, or fewer than `number` times `*`.
+        """
         if not self._open:
             raise _fault(_OUT_OF_RANGE, token)
         if number > len(self._stars):
@@ -218,7 +233,13 @@ class _Reader:
         return _random(limit, self._chance, self._randoms)
 
     def _of_one_token(self, name: str, args: list[str], token: str) -> Piece:
-        """Return the piece for a function of one token; the function's first argument is the token's number."""
+        """Return the piece for the mapping function `name`, which uses one token of the subject.
+
+        The first item of `args` is the number of the `*` in the source that matches this token.
+
+        Raises:
+            TransformError: the arguments are invalid.
+        """
         wanted = 1 if name == "wildcard" else 2
         if len(args) < wanted or args == [""]:
             raise _fault(_TOO_FEW, token)
@@ -255,7 +276,7 @@ def _partition(places: list[int], count: int) -> Function:
 
 
 def fnv1a(key: bytes) -> int:
-    """Return the 32-bit FNV-1a hash, which determines partitions."""
+    """Return the 32-bit FNV-1a hash of `key`."""
     value = 0x811C9DC5
     for byte in key:
         value = (value ^ byte) * 0x01000193 & 0xFFFFFFFF
@@ -270,7 +291,10 @@ class _Chance:
         self.key = b""  # if set, numbers are derived from the key instead of being random
 
     def below(self, limit: int, place: int) -> int:
-        """Return a number in [0, limit) for the random token at `place`."""
+        """Return a number in [0, limit) for the random token number `place` of the destination.
+
+        If `self.key` is set, the number depends only on the key, `limit` and `place`.
+        """
         return fnv1a(b"%d " % place + self.key) % limit if self.key else self._rng.below(limit)
 
 
@@ -295,7 +319,10 @@ def _characters(token: bytes) -> list[bytes]:
 
 
 def _cut(cut: Callable[[bytes, int], bytes], at: int, size: int) -> Function:
-    """Return the piece for a function that cuts a token in two; a token that is too short is not cut."""
+    """Return the piece that applies `cut` with `size` to the token at index `at`.
+
+    A token of at most `size` bytes stays unchanged, and so does every token if `size` is not above 0.
+    """
     return lambda tokens: cut(tokens[at], size) if 0 < size < len(tokens[at]) else tokens[at]
 
 

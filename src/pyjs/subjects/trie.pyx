@@ -35,7 +35,7 @@ cdef inline bint is_star(const char* token, size_t n) noexcept nogil:
 
 
 cdef inline void set_size(TrieNode* node, size_t n) noexcept nogil:
-    """Set the size of the label, whose bytes are already in the node."""
+    """Set the sizes of the label and of its first token; the bytes of the label must already be in the node."""
     node.label_size = <uint32_t> n
     node.token_size = <uint32_t> token_end(node.label, n, 0)
 
@@ -63,7 +63,7 @@ cdef inline TrieNode* child(TrieNode* node, const char* token, size_t n) noexcep
 
 
 cdef int put_child(TrieNode* parent, const char* token, size_t n, TrieNode* node) except -1:
-    """Make `node` the child of `parent` for `token`, in place of the present child, if any."""
+    """Make `node` the child of `parent` for `token`, in place of any existing child for this token."""
     if is_star(token, n):
         parent.any_token = node
         return 0
@@ -73,7 +73,7 @@ cdef int put_child(TrieNode* parent, const char* token, size_t n, TrieNode* node
 
 
 cdef size_t shared_size(const char* a, size_t n, const char* b, size_t m) noexcept nogil:
-    """Return the size of the longest common beginning of `a` and `b` that consists of whole tokens."""
+    """Return the size in bytes of the longest common prefix of `a` and `b` that consists of whole tokens."""
     cdef size_t i = 0, size = 0
     while i < n and i < m and a[i] == b[i]:
         if a[i] == c'.':
@@ -104,7 +104,10 @@ cdef TrieNode* split(TrieNode* node, size_t size) except NULL:
 
 
 cdef TrieNode* branch(TrieNode* node, const char* tokens, size_t n) except NULL:
-    """Return the child of `node` whose label is the beginning of `tokens`; if needed, create or split a child."""
+    """Return the child of `node` whose label is a prefix of `tokens`.
+
+    Create the child, or split an existing child, if necessary.
+    """
     cdef size_t first = token_end(tokens, n, 0), shared
     cdef TrieNode* below = node.any_token if is_star(tokens, first) else child(node, tokens, first)
     if below != NULL:
@@ -162,7 +165,7 @@ cdef void trie_remove(SubState* sub) noexcept nogil:
 
 
 cdef void prune(TrieNode* node) noexcept nogil:
-    """Free `node` and then its parents, up to the first node that has subscriptions or children."""
+    """Free `node` and then its ancestors, until one has subscriptions or children, or is the root."""
     cdef TrieNode* parent
     while node.parent != NULL and bare(node):
         parent = node.parent
@@ -179,7 +182,7 @@ cdef void prune(TrieNode* node) noexcept nogil:
 
 
 cdef inline TrieNode* chained(TrieNode* node, TrieNode* chain) noexcept nogil:
-    """Put `node` at the front of a chain of nodes that are linked by `parent`."""
+    """Put `node` before a chain of nodes linked by `parent`; return the new chain. A NULL node is not added."""
     if node == NULL:
         return chain
     node.parent = chain
@@ -230,7 +233,10 @@ cdef void collect(Found* found, TrieNode* node) noexcept nogil:
 
 
 cdef inline void come_back(Found* found, TrieNode* node, size_t end) noexcept nogil:
-    """Note to visit `node` later; the first token of its label matches the token that ends at `end`."""
+    """Queue `node` for a later visit.
+
+    The first token of its label matches the token of the subject that ends at offset `end`.
+    """
     if grow(<void**> &found.steps, &found.steps_room, found.n_steps + 1, sizeof(Step)) != 0:
         found.failed = True
         return
@@ -240,14 +246,17 @@ cdef inline void come_back(Found* found, TrieNode* node, size_t end) noexcept no
 
 
 cdef inline TrieNode* next_step(Found* found, size_t* end) noexcept nogil:
-    """Return the node to visit next, and set `end` to the end of the token that its label's first token matched."""
+    """Take the last queued node; set `end` to the end of the token that the first token of its label matches."""
     found.n_steps -= 1
     end[0] = found.steps[found.n_steps].end
     return found.steps[found.n_steps].node
 
 
 cdef inline void look(Found* found, TrieNode* node, const char* s, size_t n, size_t i, bint covering) noexcept nogil:
-    """Collect the `>` below `node`, and find its children for the token of s[:n] at `i`."""
+    """Collect the subscriptions at the `>` child of `node`, and queue its children that match one token.
+
+    The token begins at offset `i` of s[:n].
+    """
     cdef size_t end = token_end(s, n, i)
     cdef TrieNode* below
     found.visited += 1
@@ -266,7 +275,7 @@ cdef size_t rest_matched(TrieNode* node, const char* s, size_t n, size_t* end, b
     """Match the label of `node`, from its second token on, with the tokens of s[:n] after `end`, and advance `end`.
 
     Return the size of the matching part of the label, which is shorter than the label if s[:n] ends before it, or
-    NO_MATCH if a token differs.
+    NO_MATCH if a token does not match.
     """
     cdef const char* label = node.label
     cdef size_t at = node.token_size, size = node.label_size, i = end[0], begin, stop
@@ -292,7 +301,7 @@ cdef size_t rest_matched(TrieNode* node, const char* s, size_t n, size_t* end, b
 
 
 cdef inline size_t matched(TrieNode* node, const char* s, size_t n, size_t* end, bint covering) noexcept nogil:
-    """Match the label as `rest_matched` does; fast if the label is a single token, as most are."""
+    """Match the label as `rest_matched` does; if the label is a single token, there is nothing left to match."""
     return node.label_size if node.label_size == node.token_size else rest_matched(node, s, n, end, covering)
 
 
@@ -312,7 +321,10 @@ cdef void trie_walk(Found* found, TrieNode* root, const char* s, size_t n, bint 
 
 
 cdef void at_prefix(Found* found, TrieNode* node, bint deep) noexcept nogil:
-    """Collect the subscriptions that match any tail below `node`, at which the prefix ends."""
+    """Collect the subscriptions that match every tail after the prefix, which ends at `node`.
+
+    Set `found.inexact` if there are subscriptions that match only some tails.
+    """
     if node.children.used or (deep and node.any_token != NULL):
         found.inexact = True
     if node.any_tail != NULL:
@@ -323,7 +335,10 @@ cdef void at_prefix(Found* found, TrieNode* node, bint deep) noexcept nogil:
 
 
 cdef void within_label(Found* found, TrieNode* node, size_t at, bint deep) noexcept nogil:
-    """Collect as `at_prefix` does, for a prefix that ends inside the label of `node`, before the token at `at`."""
+    """Collect as `at_prefix` does, for a prefix that ends inside the label of `node`.
+
+    The token after the prefix begins at offset `at` of the label.
+    """
     cdef bint last = at + 1 == node.label_size
     if deep or node.label[at] != c'*' or not (last or node.label[at + 1] == c'.'):
         found.inexact = True

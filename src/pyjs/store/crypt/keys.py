@@ -50,12 +50,12 @@ class WrongKey(PyjsError):
 
 
 class KeyRing:
-    """The configured keys: they create and unwrap the data keys of streams."""
+    """The configured keys, which wrap and unwrap the data keys of streams."""
 
     def __init__(
         self, key: str, algorithm: int, randbytes: Callable[[int], bytes], prev_key: str = ""
     ) -> None:
-        """Set the current key, which wraps new data keys, and the previous key."""
+        """Set the current key, which wraps data keys, and the previous key; an empty `prev_key` means none."""
         assert key
         self._algorithm = algorithm
         self._randbytes = randbytes
@@ -63,14 +63,16 @@ class KeyRing:
         self._before = _master_key(prev_key) if prev_key else None
 
     def new_key(self) -> StreamKey:
-        """Return the data key of a new stream."""
+        """Return a new data key for a stream."""
         return self._wrapped(self._algorithm, self._randbytes(KEY_SIZE))
 
     def open_key(self, algorithm: int, wrapped: bytes) -> tuple[StreamKey, bool]:
-        """Return the data key in `wrapped`, and whether it was wrapped with the previous key; if so, it is rewrapped.
+        """Return the data key in `wrapped`, and whether the previous key unwrapped it.
+
+        If so, the returned StreamKey has the data key wrapped with the current key.
 
         Raises:
-            WrongKey: neither of the configured keys unwraps it.
+            WrongKey: the algorithm is unknown, or neither of the configured keys unwraps the data key.
         """
         if algorithm not in BLOCK_SIZES:
             raise WrongKey(f"algorithm {algorithm} is not known")
@@ -101,11 +103,11 @@ class StreamKey:
         self.meta = self.sealer(b"meta")
 
     def sealer(self, purpose: bytes) -> Sealer:
-        """Return the AEAD for small pieces of data that serve `purpose`."""
+        """Return the AEAD whose key is derived from the data key for `purpose`."""
         return Sealer(self.algorithm, self._derive(purpose), self._randbytes)
 
     def new_nonce(self) -> bytes:
-        """Return the nonce of a new file."""
+        """Return the nonce for a new file, by which `fits` recognizes the data key."""
         chance = self._randbytes(NONCE_SIZE)
         return chance + self._mark_of(chance)
 
@@ -127,7 +129,7 @@ class StreamKey:
 
 
 class Sealer:
-    """Encrypts and authenticates small pieces of data with one key, as nonce, ciphertext and tag."""
+    """An AEAD with one key for small pieces of data; its output is nonce, ciphertext and tag."""
 
     def __init__(self, algorithm: int, key: bytes, randbytes: Callable[[int], bytes]) -> None:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM, ChaCha20Poly1305
@@ -136,7 +138,7 @@ class Sealer:
         self._randbytes = randbytes
 
     def seal(self, plain: bytes, about: bytes) -> bytes:
-        """Encrypt `plain`. `about` is authenticated too, but not stored; `open` needs the same bytes."""
+        """Return `plain` encrypted. `about` is authenticated too, but not stored; `open` needs the same bytes."""
         nonce = self._randbytes(NONCE_SIZE)
         return nonce + self._aead.encrypt(nonce, plain, about)
 
@@ -144,7 +146,7 @@ class Sealer:
         """Return the plain bytes that `seal` encrypted.
 
         Raises:
-            WrongKey: `sealed` was encrypted with another key, or not at all.
+            WrongKey: another key encrypted `sealed`, or `sealed` or `about` was changed.
         """
         from cryptography.exceptions import InvalidTag
 
@@ -157,7 +159,7 @@ class Sealer:
 
 
 class KeyStream:
-    """The key stream of one file; `apply` both encrypts and decrypts. Continuing at the last offset is fast."""
+    """The key stream of one file; `apply` both encrypts and decrypts."""
 
     def __init__(self, algorithm: int, key: bytes) -> None:
         assert algorithm in BLOCK_SIZES
@@ -166,7 +168,7 @@ class KeyStream:
         self._at = -1  # offset at which `_context` continues
 
     def apply(self, data: Bytes, at: int) -> bytes:
-        """Return `data` XOR the key stream; `at` is the offset of its first byte in the file."""
+        """Return `data` XOR the key stream; `at` is the offset in the key stream of the first byte of `data`."""
         if at != self._at:
             self._seek(at)
         out = self._context.update(data)

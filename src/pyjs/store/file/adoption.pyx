@@ -86,7 +86,7 @@ cdef void adopt_subjects(Catalogue catalogue, SegmentContents c, Segment* s) exc
 
 
 cdef list count(Catalogue catalogue, SegmentContents c, Segment* s):
-    """Count the entries as if the catalogue had added them one by one; return the erased messages."""
+    """Count the entries as if the catalogue had added them one by one; return the sequences of erased messages."""
     cdef list erased = []
     cdef int64_t ts = catalogue.last_ts
     cdef Entry* e

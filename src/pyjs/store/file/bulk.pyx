@@ -114,7 +114,7 @@ cdef class BulkReader:
 
     def __init__(self, StreamStore store not None, StoreFilter wanted not None, uint64_t seq, uint64_t end_seq,
                  bint entries_only=False, uint64_t incarnation=0, bint unchecked=False) -> None:
-        """Read from `seq` up to, but not including, `end_seq`; 0 means the current end of the stream.
+        """Read from `seq` up to, but not including, `end_seq`; an `end_seq` of 0 means the current end.
 
         With `unchecked`, the client must check each record itself.
         """
@@ -134,9 +134,9 @@ cdef class BulkReader:
         free(self.runs)
 
     def read(self, size_t size_max, size_t chunk_size) -> list:
-        """Return the next chunks, at least one: up to `size_max` bytes together, or more for one large message.
+        """Return one or more chunks with up to `size_max` bytes together, or more for one large message.
 
-        If `size_max` is 0, return one chunk without messages.
+        A chunk has up to `chunk_size` bytes. If `size_max` is 0, return one chunk without messages.
 
         Raises:
             NotNow: the first message cannot be read for the moment.
@@ -156,7 +156,7 @@ cdef class BulkReader:
         return chunks
 
     cdef bytes next_chunk(self, size_t limit, bint is_first):
-        """Compose and return the next chunk; `stop` is then the reason why the chunk ended."""
+        """Compose and return the next chunk; set `stop` to the reason for its end."""
         cdef uint64_t first = self.next_seq, unreadable
         cdef bytes chunk = None
         while chunk is None:
@@ -178,7 +178,7 @@ cdef class BulkReader:
 
     # -- contents of a chunk -----------------------------------------------------------------------------------
     cdef Stop gather(self, size_t limit) noexcept nogil:
-        """Collect messages from next_seq on, at least one, until a chunk of `limit` bytes is full."""
+        """Collect messages from next_seq on until a chunk of `limit` bytes is full; return the reason for the end."""
         cdef Stop stop
         cdef size_t at
         cdef Segment* s
@@ -237,7 +237,7 @@ cdef class BulkReader:
                 self.files.maps.forget(s)
 
     cdef bint is_wanted(self, uint32_t id) noexcept nogil:
-        """Return whether the filter matches a subject; results are cached, so only new subjects take time."""
+        """Return whether the filter matches the subject `id`; count the work unless the result is cached."""
         if self.asked[id & (ASKED - 1)] != id + 1:
             self.asked[id & (ASKED - 1)] = id + 1
             self.work -= <int64_t> self.wanted.n * WORK_PATTERN
@@ -291,7 +291,7 @@ cdef class BulkReader:
             self.work -= ((end >> CHUNK_BITS) - (begin >> CHUNK_BITS) + 1) * WORK_FILL
 
     cdef void hold(self, Segment* s) noexcept nogil:
-        """Keep the map or view of `s` in memory until the chunk is composed; later reads could free it otherwise."""
+        """Hold a reference to the map or view of `s` until the chunk is composed, since later reads may drop it."""
         self.kept = s.data
         if s.data != NULL:
             with gil:
@@ -349,7 +349,7 @@ cdef class BulkReader:
         return chunk
 
     cdef size_t put_runs(self, char* out) noexcept nogil:
-        """Copy records unchanged from the file; return their size."""
+        """Copy the collected records to `out` unchanged; return their size in bytes."""
         cdef size_t k, size = 0
         for k in range(self.n_runs):
             memcpy(out + size, self.runs[k].p, self.runs[k].size)
@@ -357,7 +357,7 @@ cdef class BulkReader:
         return size
 
     cdef size_t put_records(self, char* out) noexcept nogil:
-        """Write the records in the form that they would have in a file, without checksums; return their size."""
+        """Write the records to `out` as in a file, but without checksums; return their size in bytes."""
         cdef size_t k, size = 0
         cdef RecordHeader h
         memset(&h, 0, sizeof(h))
@@ -379,7 +379,10 @@ def segment_count(StreamStore store not None) -> int:
 
 
 def describe_segments(StreamStore store not None, size_t offset, size_t limit) -> list:
-    """Return descriptions of segments, oldest first; for a segment without messages, omit sequences and times."""
+    """Return descriptions of up to `limit` segments, oldest first, without the first `offset` ones.
+
+    The first and last sequence and time of a segment without messages are 0.
+    """
     cdef size_t at
     cdef Segment* s
     cdef list rows = []

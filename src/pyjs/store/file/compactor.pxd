@@ -10,7 +10,7 @@ from pyjs.store.file.segment_maps cimport SegmentMaps
 from pyjs.store.file.store_sync cimport RetiredFiles, StoreSync
 
 cdef class Compactor:
-    """The segments of a store to rewrite, and the job that rewrites them."""
+    """The queues of a store's segments to rewrite, and the job that rewrites one of them."""
     cdef Catalogue catalogue
     cdef SegmentFiles files
     cdef StoreCondition condition

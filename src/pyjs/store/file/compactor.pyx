@@ -25,7 +25,7 @@ cdef enum:
 
 
 cdef str kept_text(SegmentRewrite job):
-    """Return the part of a log line about a segment whose new file was not written."""
+    """Return the words of a log line for a segment that was not rewritten."""
     return "cannot be repaired now" if job.is_repair() else "stays larger than its messages"
 
 
@@ -46,7 +46,7 @@ cdef class Compactor:
         self.to_recast = []
 
     cdef void note_sparse(self, Segment* s) noexcept nogil:
-        """Queue a segment for compaction when over half of it is dead."""
+        """Queue a sealed, undamaged segment for compaction if it is not small and over half of it is dead."""
         cdef uint64_t left = s.live_bytes + s.live * (RECORD_SIZE_MIN - self.catalogue.overhead)
         if s.sealed and s.live and not s.sparse and not s.examined and s.end > REWRITE_MIN and left * 2 < s.end:
             s.sparse = True
@@ -61,7 +61,7 @@ cdef class Compactor:
                 self.to_recast.append(s.number)
 
     def repair(self, uint32_t number, dict records not None) -> None:
-        """Queue a damaged segment for repair; `records` (by sequence) replace the damaged ones."""
+        """Queue a damaged segment for repair; `records` (by sequence) replace its damaged records."""
         self.repairs[number] = records
         self.failed.discard(number)
 
@@ -70,13 +70,16 @@ cdef class Compactor:
         return number in self.failed
 
     def is_repairing(self, uint32_t number) -> bool:
-        """Return whether a segment is queued for a repair or being repaired."""
+        """Return whether a segment is queued for a repair, or is being rewritten."""
         return number in self.repairs or any(
             job is not None and job.number == number for job in (self.rewriting, self.rewritten)
         )
 
     cdef void outdate(self, uint32_t number) except *:
-        """Mark the new file that a job is writing for a changed segment as stale, and drop a queued repair of it."""
+        """Discard work on a segment that has changed.
+
+        Drop its queued repair, and mark the new file that a job has written or is writing as stale.
+        """
         self.repairs.pop(number, None)
         for job in (self.rewriting, self.rewritten, self.recasting):
             if job is not None and job.number == number:
@@ -121,7 +124,7 @@ cdef class Compactor:
         return None
 
     def _next_repair(self, uint64_t mark):
-        """Return the job that repairs the next queued segment that still exists, or None if there is none."""
+        """Take a repair from the queue; return its job, or None if the segment is the last one or does not exist."""
         number, records = self.repairs.popitem()
         cdef size_t at = index_place(&self.catalogue.index, number)
         cdef Segment* s
@@ -145,7 +148,7 @@ cdef class Compactor:
         return None
 
     def finish(self, error) -> None:
-        """Handle the result of the job; the new file replaces the old one when the removals are durable."""
+        """Handle the result of the job. A compacted file replaces the old one when the removals are durable."""
         if self.recasting is not None:
             job, self.recasting = self.recasting, None
             self._take_recast(job, error)
@@ -159,7 +162,7 @@ cdef class Compactor:
         self.take_rewritten()
 
     def _take_recast(self, job, error):
-        """Replace a segment by its recast file."""
+        """Replace a segment with its recast file, unless the job failed or the segment has changed since."""
         cdef size_t at = index_place(&self.catalogue.index, job.number)
         cdef Segment* s = self.catalogue.index.segments[at] if at < self.catalogue.index.n else NULL
         if error is not None:
@@ -176,7 +179,7 @@ cdef class Compactor:
             self.renew_index(s, False, 0)
 
     def take_rewritten(self) -> None:
-        """Replace a segment by its compacted file, if the removals are durable."""
+        """Replace a segment with its rewritten file if the removals are durable; discard a stale file."""
         cdef SegmentRewrite job = self.rewritten
         cdef Segment* fresh
         cdef size_t at
@@ -223,7 +226,7 @@ cdef class Compactor:
         return False
 
     def set_codec(self, uint32_t codec) -> None:
-        """Set the compression for all sealed segments; with 0, those that are compressed already stay so."""
+        """Set the compression for sealed segments (0: none); segments that are compressed already stay compressed."""
         cdef size_t at
         if codec == self.codec:
             return
@@ -258,7 +261,7 @@ cdef class Compactor:
             self.files.handles.close(path)
 
     def remove_unfinished(self) -> None:
-        """Remove new files that have not yet replaced an old one."""
+        """Remove the new files of jobs that have not replaced the old files yet."""
         for rewrite in (self.rewriting, self.rewritten, self.recasting):
             if rewrite is not None:
                 remove_file(self.files.disk, self.files.log, rewrite.new_path)

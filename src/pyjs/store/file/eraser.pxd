@@ -9,7 +9,7 @@ from pyjs.store.file.segment_writer cimport SegmentWriter
 cdef bint is_overwritten(SegmentFiles files, Segment* s, Entry* e) noexcept
 
 cdef class Eraser:
-    """Overwrites messages whose removal is already recorded."""
+    """An object that overwrites messages whose removal is already recorded."""
     cdef SegmentFiles files
     cdef SegmentWriter writer
 

@@ -25,7 +25,10 @@ cdef class Eraser:
         self.writer = writer
 
     cdef void overwrite(self, Segment* s, uint32_t i) noexcept:
-        """Overwrite headers and payload of entry i with zeros, but not the checksum, since the chain uses it."""
+        """Overwrite the headers and payload of entry i with zeros, and flag the record as erased.
+
+        The checksum stays, since the chain uses it. An error is only logged.
+        """
         cdef Entry* e = &s.entries[i]
         cdef uint64_t at
         at = <uint64_t> e.offset + RECORD_HEADER_SIZE + e.subject_len
@@ -47,7 +50,7 @@ cdef class Eraser:
                                  f"could not be overwritten: {error}")
 
     cdef void unpack(self, Segment* s) except *:
-        """Replace a compressed segment by its plain image, so that a message in it can be overwritten."""
+        """Replace a compressed segment with its plain image, so that a message in it can be overwritten."""
         s.encoding = restore_plain(self.files.disk, self.files.path_of(s.number), self.files.key, self.files.meta)
         self.files.handles.close(self.files.path_of(s.number))        # the open descriptor belongs to the old file
         self.writer.maps.forget(s)

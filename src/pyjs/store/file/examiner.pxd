@@ -9,14 +9,14 @@ from pyjs.store.file.segment_reader cimport SegmentReader
 from pyjs.store.file.segment_writer cimport SegmentWriter
 
 cdef class Losses:
-    """Messages lost to damage, found when the store was opened or later."""
+    """The messages lost to damage that was found when the store was opened or later."""
     cdef readonly uint64_t msgs
     cdef readonly uint64_t bytes        # number of damaged or missing bytes in files
     cdef readonly list seqs             # the first LISTED_MAX of the lost messages
     cdef readonly list every            # in a replica: all of the lost messages
 
 cdef class Examiner:
-    """Reads whole segments of an open store and drops their damaged messages."""
+    """An examiner of damaged segments of an open store, which drops or lists their damaged messages."""
     cdef Catalogue catalogue
     cdef SegmentFiles files
     cdef SegmentWriter writer

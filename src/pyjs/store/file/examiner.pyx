@@ -30,7 +30,7 @@ cdef enum:
 
 
 cdef bint same_record(Entry* e, Entry* found) noexcept nogil:
-    """Return whether the scan found an intact message at the place of an entry."""
+    """Return whether `found`, from a scan, is an intact message with the place and sizes of the entry `e`."""
     return (found.flags & (ENTRY_MSG | ENTRY_ERASED) == ENTRY_MSG and found.offset == e.offset
             and found.size == e.size and found.header_len == e.header_len and found.subject_len == e.subject_len)
 
@@ -50,9 +50,9 @@ cdef class Examiner:
         self.losses = Losses()
 
     cdef int examine(self, uint64_t seq) noexcept nogil:
-        """Examine the segment of `seq` and drop its damaged messages.
+        """Examine the segment of `seq`; drop its damaged messages, or keep them listed in a replica.
 
-        Return 0, -2: unreadable, -3: not readable now.
+        Return 0; -2 if the segment is unreadable; -3 if message `seq` cannot be read now.
         """
         cdef Segment* s
         cdef int failed = -2
@@ -162,7 +162,7 @@ cdef class Examiner:
         return False
 
     cdef void distrust(self, Segment* s) except *:
-        """Stop reads that depend on the index, because the index file of the intact segment `s` is wrong.
+        """Remove the wrong index file of the intact segment `s`, and set `mistaken`, so that the store is reopened.
 
         No message is lost: when the store is reopened, it reads the segment without the index file.
         """
@@ -222,7 +222,7 @@ cdef class Examiner:
         self.drop_damaged(s, lost)
 
     cdef bint record_again(self, Segment* s, SegmentContents c) except -1:
-        """Queue a record of the removals that only damaged bytes recorded; return whether there are any."""
+        """Queue a record of the removals and first_seq that only damaged bytes had; return whether there are any."""
         cdef list lost = c.lacks(s.removed, s.n_removed)
         for removal in lost:
             if index_find(&self.catalogue.index, removal & ~ERASED_BIT) != NULL:
@@ -232,7 +232,7 @@ cdef class Examiner:
         return bool(lost) or s.floor > c.floor
 
     cdef list lost_in(self, Segment* s, SegmentContents c):
-        """Return the sequences of the messages that `c` does not have intact at the offset in the index."""
+        """Return the sequences of live messages that `c` does not have intact at the offset in the index."""
         cdef bint last = s == index_last(&self.catalogue.index)
         cdef list lost = []
         cdef uint32_t i

@@ -6,7 +6,7 @@ from pyjs.store.index.sequences cimport Segment
 from pyjs.store.segment.view cimport View, ViewCache
 
 cdef class SegmentMaps:
-    """By segment number: maps of plain segments and of index files, and views of segments that are not plain."""
+    """The maps and views of the segments of a directory, and the maps of their index files, by segment number."""
     cdef Catalogue catalogue
     cdef readonly ViewCache view_cache      # shared by all stores of the node
     cdef dict maps                          # segment number -> memoryview of its map

@@ -47,7 +47,7 @@ cdef class SegmentMaps:
         s.data, s.filled, s.map_size = NULL, NULL, 0
 
     def drop_map(self, uint32_t number) -> None:
-        """Free the map or view of one segment, for example since zeros have replaced unreadable pages in it."""
+        """Free the map or view of the segment with this number, if there is one."""
         cdef size_t at = index_place(&self.catalogue.index, number)
         if at < self.catalogue.index.n:
             self.forget(self.catalogue.index.segments[at])

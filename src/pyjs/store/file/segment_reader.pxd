@@ -18,13 +18,13 @@ cdef enum Trust:                # the checks of a record that may be skipped
 cdef int failure_of(object error)
 
 cdef inline bint has_subject(Catalogue catalogue, Segment* s, Entry* e, const char* name, size_t n) noexcept nogil:
-    """Return whether the index has the subject `name` for an entry; compares the texts."""
+    """Return whether the index has the subject `name` for the entry `e`."""
     cdef Subject* subject = subject_by_id(&catalogue.subjects.table,
                                           e.subject_id if s.locals == NULL else s.locals[e.subject_id].id)
     return subject != NULL and subject.len == n and memcmp(subject.name, name, n) == 0
 
 cdef class SegmentReader:
-    """Finds records in maps, in views and in the writer's staging buffer."""
+    """A reader of records in maps, in views and in the writer's staging buffer."""
     cdef Catalogue catalogue
     cdef SegmentFiles files
     cdef SegmentMaps maps

@@ -24,12 +24,12 @@ from pyjs.store.segment.segment_files import UNOPENED
 
 
 cdef int failure_of(object error):
-    """Return the code for a failed read: -2 if unreadable, -3 if not readable now."""
+    """Return the result code of a failed read: -3 if a later read may succeed, otherwise -2."""
     return -3 if isinstance(error, MemoryError) or getattr(error, "errno", 0) in UNOPENED else -2
 
 
 cdef inline bint checks_out(const char* p, Entry* e, uint64_t room) noexcept nogil:
-    """Return whether an intact record for the entry `e` is at `p`. Takes 15-40 ns for 128 bytes."""
+    """Return whether an intact record for the entry `e` is at `p`, from where `room` bytes can be read."""
     cdef RecordHeader h
     cdef uint64_t before = 0
     memcpy(&h, p, RECORD_HEADER_SIZE)
@@ -43,7 +43,10 @@ cdef inline bint checks_out(const char* p, Entry* e, uint64_t room) noexcept nog
 
 
 cdef inline int find_record(SegmentReader self, Segment* s, Entry* e, uint64_t end, Trust trust) noexcept nogil:
-    """Map `s` up to `end`, the end of the record of `e`, and check it. Return 0, 1: damaged, below 0: not mapped."""
+    """Map `s` up to `end`, the end of the record of `e`, and check the record.
+
+    Return 0; 1 if the record is damaged; a negative code if the file cannot be read.
+    """
     cdef int failed = 0 if end <= s.map_size else self.map_segment(s, end)
     cdef RecordHeader h
     if failed == 0 and s.filled != NULL:
@@ -63,7 +66,7 @@ cdef inline int find_record(SegmentReader self, Segment* s, Entry* e, uint64_t e
 
 
 cdef inline bint is_named_right(SegmentReader self, Segment* s, Entry* e) noexcept nogil:
-    """Return whether the found record of `e` has the subject that the index has."""
+    """Return whether the record of `e` in the file has the same subject as in the index."""
     cdef RecordHeader h
     memcpy(&h, s.data + e.offset, RECORD_HEADER_SIZE)
     return has_subject(self.catalogue, s, e, s.data + e.offset + RECORD_HEADER_SIZE
@@ -71,7 +74,10 @@ cdef inline bint is_named_right(SegmentReader self, Segment* s, Entry* e) noexce
 
 
 cdef inline int find_whole(SegmentReader self, Segment* s, Entry* e, const char** out, Trust trust) noexcept nogil:
-    """Set `out` to the checked record of the live entry `e`. Return 0, 1: damaged, -2: unreadable, -3: not now."""
+    """Set `out` to the checked record of the live entry `e`.
+
+    Return 0; 1 if the record is damaged; -2 if it is unreadable; -3 if it is not readable now.
+    """
     cdef uint64_t end = <uint64_t> e.offset + RECORD_SIZE_MIN + e.subject_len + e.size
     cdef bint last = s == index_last(&self.catalogue.index)
     cdef bint staged = last and e.offset >= self.writer.written
@@ -117,7 +123,10 @@ cdef class SegmentReader:
 
     # -- files -------------------------------------------------------------------------------------------------
     cdef int map_segment(self, Segment* s, uint64_t wanted) noexcept nogil:
-        """Map at least `wanted` bytes of the file of `s`. Return 0, 1: it is shorter, -2: unreadable, -3: not now."""
+        """Map at least `wanted` bytes of the file of `s`, or create a view if the file is not plain.
+
+        Return 0; 1 if the file is damaged or too short; -2 if it is unreadable; -3 if it is not readable now.
+        """
         cdef int failed = -2
         with gil:
             try:
@@ -144,7 +153,10 @@ cdef class SegmentReader:
             return self.maps.add_view(s, View(self.maps.view_cache, self.maps, s.number, image, size))
 
     cdef int fill(self, Segment* s, uint64_t begin, uint64_t end) noexcept nogil:
-        """Fill the view of `s` with image bytes begin..end. Return 0, 1: damaged, -2: unreadable, -3: not now."""
+        """Fill the view of `s` with the image bytes from `begin` to `end`.
+
+        Return 0; 1 if some of them are damaged; -2 if the file is unreadable; -3 if it is not readable now.
+        """
         cdef int failed = -2
         cdef uint64_t limit = self.writer.written if s == index_last(&self.catalogue.index) else s.end
         with gil:
@@ -157,7 +169,10 @@ cdef class SegmentReader:
         return failed
 
     def read_segment(self, uint32_t number) -> bytes:
-        """Return the used bytes of a segment's plain image. Raises OSError."""
+        """Return the used bytes of a segment's plain image, with filler bytes for unreadable places.
+
+        Raises the same errors as `read_image` and `read_around`.
+        """
         cdef Segment* last = index_last(&self.catalogue.index)
         if self.catalogue.index.segments[index_place(&self.catalogue.index, number)].encoding:
             data = bytes(read_image(self.files.disk, self.files.path_of(number), self.files.key, True))

@@ -33,7 +33,7 @@ cdef struct Sequences:          # an array that grows
     size_t room
 
 cdef class SegmentWriter:
-    """Appends log records to the open segment of a directory; begins and seals segments."""
+    """A writer that appends log records to the open segment of a directory, and begins and seals segments."""
     cdef Catalogue catalogue
     cdef SegmentFiles files
     cdef StoreCondition condition

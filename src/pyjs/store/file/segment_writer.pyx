@@ -107,7 +107,7 @@ cdef class SegmentWriter:
         return self.catalogue.last_seq
 
     cdef void encode(self, char* p, Msg* m, size_t length, uint64_t seq, int64_t ts, int flags) noexcept nogil:
-        """Write the record of a message to `p`, the end of the staging buffer."""
+        """Write the record of message `m` to `p`, the end of the staging buffer."""
         cdef RecordHeader* h = <RecordHeader*> p
         h.length = <uint32_t> length
         h.kind = KIND_MSG
@@ -283,7 +283,7 @@ cdef class SegmentWriter:
 
     # -- staging -----------------------------------------------------------------------------------------------
     cdef char* stage(self, size_t length) noexcept nogil:
-        """Return room for a record of `length` bytes at the end of the staging buffer."""
+        """Return room for a record of `length` bytes at the end of the staging buffer, or NULL if there is none."""
         # A batch is written with one call: otherwise a full disk could leave only a part of it in the file.
         if self.staged and not self.batching and self.staged + length > STAGED_MAX and self.write_staged() != 0:
             return NULL
@@ -415,8 +415,10 @@ cdef class SegmentWriter:
     def cut(self, mark=False, unsynced=True) -> None:
         """Truncate the file after the last record; with `mark`, write the end mark of an encrypted file.
 
+        With `unsynced`, the next sync includes the file.
+
         Raises:
-                OSError: the file keeps its reserved space.
+            OSError: the file cannot be truncated.
         """
         path = self.files.path_of(index_last(&self.catalogue.index).number)
         fd = self.files.handles.open(path)
@@ -526,7 +528,10 @@ cdef class SegmentWriter:
             self.stage_state()
 
     cdef int seal(self) noexcept nogil:
-        """Seal the open segment with a FOOTER; no records are appended to it after this."""
+        """Seal the open segment, to which no records are appended after this; return -1 if that fails.
+
+        The segment gets a FOOTER if it has the last sequence.
+        """
         cdef Segment* s = index_last(&self.catalogue.index)
         cdef uint64_t[6] body
         cdef bint footer
@@ -563,7 +568,7 @@ cdef class SegmentWriter:
         return full_segment(self.catalogue, self.files, self.retired, s, footer, self.chain, whole)
 
     def leave_tail(self) -> None:
-        """Leave the last segment without a FOOTER; the next records go into a new segment.
+        """Leave the last segment without a FOOTER, so that the next records go into a new segment.
 
         No offset of an encrypted file is written twice: two versions would reveal the XOR of their plain
         bytes.
@@ -586,7 +591,7 @@ cdef class SegmentWriter:
             self.commit()
 
     def give_room_back(self) -> None:
-        """Truncate the last segment after its records. Needs no sync, since a recovery would truncate it again."""
+        """Truncate the last segment after its records. No sync is needed: a recovery would truncate it again."""
         if not self.growing_path() or self.allocated == self.written:
             return
         try:
@@ -620,7 +625,7 @@ cdef class SegmentWriter:
         return sequences_add(&self.erasures if erased else &self.removals, seq)
 
     cdef int keep_removed(self, Segment* s, uint64_t seq) noexcept nogil:
-        """Remember that the file of `s` records the removal of `seq`."""
+        """Add `seq` to the removals that the file of `s` records; return -1 if out of memory."""
         if grow(<void**> &s.removed, &s.removed_room, s.n_removed + 1, 8) != 0:
             return -1
         s.removed[s.n_removed] = seq
@@ -628,7 +633,7 @@ cdef class SegmentWriter:
         return 0
 
     cdef int record_erasure(self, uint64_t seq) noexcept nogil:
-        """Write the removal of a message before the message is overwritten, since a kill may happen in between."""
+        """Write the removal of message `seq` to the file; return -1 if that fails. Call this before an erasure."""
         if self.note_removal(seq, True) != 0:
             return -1
         if self.stage_sequences(&self.erasures, FLAG_ERASED) != 0 \

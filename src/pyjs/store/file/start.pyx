@@ -31,7 +31,7 @@ cdef enum:
 
 
 cdef class StoreStart:
-    """One recovery: adopts the segments of a directory and applies their recorded removals."""
+    """A recovery of one store, which adopts the segments of a directory and applies their recorded removals."""
     cdef StreamStore store
     cdef Catalogue catalogue
     cdef SegmentFiles files
@@ -146,7 +146,10 @@ cdef class StoreStart:
             self.eraser.overwrite(s, <uint32_t> (seq - s.base))
 
     def _drop_removed(self):
-        """Drop the messages in DELETES records; the lists are copied first, since their segments may be removed."""
+        """Drop the messages in DELETES records, and those whose record of the removal is lost.
+
+        The sequences are copied first, since their segments may be removed.
+        """
         cdef Segment* s
         cdef size_t at, n = 0
         cdef uint64_t* removed
@@ -201,7 +204,7 @@ cdef class StoreStart:
                 self.writer.note_removal(seq, removal & ERASED_BIT != 0)
 
     def _retire_empty(self):
-        """Retire segments without messages, for example one that a purge had begun when a kill interrupted it."""
+        """Retire all segments without live messages, except the last one."""
         cdef size_t at = self.catalogue.index.n
         while at > 1:
             at -= 1
@@ -210,7 +213,7 @@ cdef class StoreStart:
 
     # -- losses ------------------------------------------------------------------------------------------------
     def _lose_end(self):
-        """If the last record is damaged, report its message as lost; its sequence is not used again."""
+        """Report the message of the last record, which is damaged, as lost; its sequence is not used again."""
         if self.catalogue.add_gap(index_last(&self.catalogue.index)) != 0:
             raise MemoryError
         self.recovery.lost.append((self.catalogue.last_seq, self.catalogue.last_seq))

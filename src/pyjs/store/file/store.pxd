@@ -15,7 +15,7 @@ from pyjs.store.store cimport StreamStore
 from pyjs.store.file.store_sync cimport RetiredFiles, StoreSync
 
 cdef class FileStore(StreamStore):
-    """Messages in segment files of one directory."""
+    """A store of messages in the segment files of one directory."""
     cdef readonly SegmentFiles files
     cdef readonly StoreCondition condition
     cdef readonly StoreSync syncs

@@ -56,7 +56,10 @@ cdef int64_t NEVER = INT64.high
 
 
 def healed_index(files) -> int:
-    """Return the index of the entry at which a copy of lost messages ended; 0: no copy, NEVER: it has not ended."""
+    """Return the index of the entry at which a copy of lost messages ended.
+
+    Return 0 if there was no copy, or NEVER if it has not ended.
+    """
     try:
         return int(files.disk.read_file(f"{files.directory}/{HEALING}") or NEVER)
     except FileNotFoundError:
@@ -97,7 +100,7 @@ cdef class FileStore(StreamStore):
         Damage is logged and counted.
 
         Raises, at any step:
-            OSError, UnknownFormat, Locked, MemoryError: the files cannot be read.
+            OSError, UnknownFormat, Locked, CorruptRecord, MemoryError: the files cannot be read.
         """
         mark, erased = None, set()
         if self.group:
@@ -111,7 +114,7 @@ cdef class FileStore(StreamStore):
             self.replicate(self.group)
 
     cdef int take_mark(self, EntryMark mark) except -1:
-        """Continue after the entry of the last mark. None: no entry was applied."""
+        """Continue after the entry of the last mark; `mark` is None if no entry was applied."""
         if mark is not None:
             StreamStore.end_entry(self, mark.index, mark.term, mark.ns, mark.last_id)
             self.ids_from = mark.ids_from
@@ -120,11 +123,11 @@ cdef class FileStore(StreamStore):
         return 0
 
     def headers_steps(self, int64_t from_ns):
-        """Return (sequence, time, headers) of all messages since `from_ns`, including removed ones; in steps."""
+        """Yield between steps; return (sequence, time, headers) of messages since `from_ns`, even of removed ones."""
         return (yield from headers_steps(self.files, from_ns))
 
     def keep_headers(self) -> None:
-        """Keep the headers of removed messages until an entry sets a limit; called when a replica is copied."""
+        """Keep the headers of removed messages until an entry sets a limit; call this before a replica is copied."""
         self.files.ids_from = 0
 
     def replicate(self, uint64_t group) -> None:
@@ -141,12 +144,12 @@ cdef class FileStore(StreamStore):
     # -- state -------------------------------------------------------------------------------------------------
     @property
     def failed(self) -> bool:
-        """Whether appends are refused; `error` has the reason."""
+        """Whether appends are refused; `error` is then the reason."""
         return self.condition.refuses()
 
     @property
     def error(self):
-        """The error for publishers of a failed store, or None if it has not failed."""
+        """The error that publishers get while appends are refused; None if the store has not failed."""
         return self.condition.error
 
     @property
@@ -290,7 +293,10 @@ cdef class FileStore(StreamStore):
         return self.find(s, i, p, TRUST_READER)
 
     cdef int find(self, Segment* s, uint32_t i, const char** p, Trust trust) noexcept nogil:
-        """Find a record; if it is damaged, examine its segment. Return 0, -2: damaged, -3: not readable now."""
+        """Find a record; if it is damaged, examine its segment.
+
+        Return 0; -2 if the record is damaged; -3 if it is not readable now.
+        """
         cdef int found = self.reader.find(s, i, p, trust)
         if found <= 0:
             return found
@@ -302,17 +308,20 @@ cdef class FileStore(StreamStore):
     # -- damage ------------------------------------------------------------------------------------------------
     @property
     def lost(self):
-        """The damage found as (number of messages, sequences of the first of them, bytes), or None."""
+        """The damage found: (number of lost messages, sequences of the first ones, damaged bytes), or None."""
         cdef Losses losses = self.examiner.losses
         return (losses.msgs, losses.seqs, losses.bytes) if losses.msgs or losses.bytes else None
 
     @property
     def mistaken(self) -> bool:
-        """Whether an index file was wrong, so that reads are refused until the store is reopened."""
+        """Whether an index file was wrong, so that damaged messages cannot be read until the store is reopened."""
         return self.examiner.mistaken
 
     def lost_seqs(self) -> list:
-        """Return the sequences of all messages that may have been lost; removed messages are not included."""
+        """Return the sequences of all messages that may have been lost.
+
+        If segments were set aside, these include the sequences between the other segments.
+        """
         cdef size_t at
         cdef uint64_t begin, end
         if self.lost is None and not self.healing:
@@ -338,7 +347,7 @@ cdef class FileStore(StreamStore):
     def damaged_numbers(self, uint64_t first_seq) -> list:
         """Return the numbers of the segments in which damage was found and messages were dropped.
 
-        With `first_seq` > 0, include segments that record removals of messages from there on: these were lost.
+        With `first_seq` > 0, include segments with a STATE record whose first_seq is higher.
         """
         cdef Segment* s
         cdef size_t at
@@ -354,7 +363,7 @@ cdef class FileStore(StreamStore):
         return sorted(numbers)
 
     def begin_healing(self) -> None:
-        """Note durably, before any change, that this replica lacks messages. Raises OSError."""
+        """Record durably that this replica lacks messages; call this before any repair. Raises OSError."""
         if not self.healing:
             write_file(self.files.disk, f"{self.files.directory}/{HEALING}", [b""])
             self.files.disk.sync_dir(self.files.directory)
@@ -363,9 +372,8 @@ cdef class FileStore(StreamStore):
     def end_healing(self) -> None:
         """Record durably that all lost messages are restored as of the current entry. Raises OSError.
 
-        If damage makes a later start continue after an earlier entry, that start repairs again: otherwise the log
-        would add the copied messages a second time. Index files without a segment are removed: the losses that they
-        would report are repaired.
+        A start that continues after an earlier entry repairs the replica again. Index files without a segment are
+        removed, since the losses that they would report are repaired.
         """
         disk, directory = self.files.disk, self.files.directory
         if not disk.exists(f"{directory}/{HEALING}"):
@@ -381,10 +389,10 @@ cdef class FileStore(StreamStore):
         self.healing = False
 
     def restoration(self, uint32_t number, dict records not None, uint64_t first_seq):
-        """Return a job that adds lost messages to a segment, or writes a missing one; run it after `close`.
+        """Return a job that adds lost messages to a segment, or writes a missing segment; run the job after `close`.
 
-        Then rename its new file over the old one, and open the store again. The new file does not record removals of
-        messages from `first_seq` on.
+        Then rename the new file over the old one, and open the store again. `records` maps sequences to records. The
+        first_seq in the new file is at most `first_seq`.
         """
         cdef SegmentRewrite job
         cdef size_t at = index_place(&self.catalogue.index, number)
@@ -411,7 +419,7 @@ cdef class FileStore(StreamStore):
         return s.base, s.base + s.n - 1
 
     def seal_damaged(self, uint32_t number) -> bool:
-        """Return whether a damaged segment is sealed; if it is open, first continue in a new segment."""
+        """Seal a damaged segment if it is open, by continuing in a new one; return whether it is sealed."""
         cdef Segment* s = index_last(&self.catalogue.index)
         if s == NULL or s.number != number:
             return True
@@ -488,7 +496,7 @@ cdef class FileStore(StreamStore):
         return self.writer.chain
 
     def segment_paths(self) -> list:
-        """Return the files of the live segments, oldest first."""
+        """Return the paths of the segments in the index, oldest first."""
         cdef size_t at
         paths = []
         for at in range(self.catalogue.index.n):
@@ -509,7 +517,7 @@ cdef class FileStore(StreamStore):
     # -- syncing -----------------------------------------------------------------------------------------------
     @property
     def dirty(self) -> bool:
-        """Whether there are unsynced writes."""
+        """Whether there are unsynced writes, a running sync, or files that wait to be removed."""
         return self.syncs.is_due() or bool(self.retired.paths) or self.syncs.in_flight is not None
 
     @property
@@ -518,7 +526,7 @@ cdef class FileStore(StreamStore):
         return self.syncs.in_flight is None and not self.syncs.is_due()
 
     def begin_sync(self):
-        """Return a SyncJob for all writes so far, or None if there are none or a job is running.
+        """Return a SyncJob for all unsynced writes, or None if there are none or a job is running.
 
         The caller must pass the job's result to finish_sync, even if the store was closed in between.
         """
@@ -530,7 +538,7 @@ cdef class FileStore(StreamStore):
         return job
 
     def finish_sync(self, job, error) -> None:
-        """Handle the result of the job that begin_sync returned."""
+        """Handle the result `error` of the job that begin_sync returned."""
         self.syncs.end(self.writer.growing_path())
         self.retired.free_segments()
         if error is not None and self.closed and not self.files.disk.exists(self.files.directory):
@@ -544,7 +552,7 @@ cdef class FileStore(StreamStore):
             self.compactor.take_rewritten()
 
     def sync_now(self) -> None:
-        """Sync in this thread; used only when a stream is closed, and by tests."""
+        """Sync all writes and remove retired files in this thread; only for closing a stream, and for tests."""
         if self.syncs.in_flight is not None:
             job, taken = self.syncs.again()
             error = job()
@@ -564,11 +572,11 @@ cdef class FileStore(StreamStore):
 
     # -- upkeep ------------------------------------------------------------------------------------------------
     def begin_removal(self):
-        """Return the job that removes some retired files, or None if there are none."""
+        """Return a job that removes some retired files, or None if no removal can begin."""
         return None if self.closed else self.retired.begin_removal()
 
     def finish_removal(self, error) -> None:
-        """Handle the result of the job. No more files are removed until these removals are durable."""
+        """Handle the result `error` of the removal job; another removal may then begin."""
         self.retired.finish_removal(error, self.closed)
 
     @property
@@ -579,7 +587,7 @@ cdef class FileStore(StreamStore):
         return bool(self.files.replaced) or (not self.closed and self.retired.is_due()) or self.compactor.has_work()
 
     def begin_upkeep(self):
-        """Return a job for any thread, or None if there is no work; its result must be passed to finish_upkeep."""
+        """Return a job for any thread, whose result must be passed to finish_upkeep, or None if there is no work."""
         if not self.wants_upkeep:
             return None
         if self.files.replaced:
@@ -592,7 +600,7 @@ cdef class FileStore(StreamStore):
         return self.compactor.begin(self.syncs.written_mark + self.writer.has_news())
 
     def finish_upkeep(self, error) -> None:
-        """Handle the result of the job."""
+        """Handle the result of the job from begin_upkeep."""
         if self.freeing:
             self.freeing = False
         elif self.retired.removing is not None:

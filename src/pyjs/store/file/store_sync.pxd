@@ -5,7 +5,7 @@ from pyjs.store.index.sequences cimport Segment
 from pyjs.store.segment.segment_files cimport SegmentFiles
 
 cdef class StoreSync:
-    """Group commit: the writes that the next sync must cover, and the last durable commit."""
+    """The state of group commit: the writes that the next sync must cover, and the last durable commit."""
     cdef SegmentFiles files
     cdef readonly uint64_t written_mark     # number of the last commit that wrote anything
     cdef readonly uint64_t synced_mark      # number of the last durable commit; <= written_mark
@@ -16,7 +16,7 @@ cdef class StoreSync:
     cdef void forget_index(self, uint32_t number) except *
 
 cdef class RetiredFiles:
-    """Files to remove when the commit that makes them superfluous is durable, and entries that a sync may read."""
+    """The files to remove when the commit that makes them superfluous is durable, and segments to free later."""
     cdef SegmentFiles files
     cdef StoreSync syncs
     cdef list paths    # (written_mark, path): remove the file when this commit is durable; 0: not committed yet

@@ -32,7 +32,7 @@ cdef class StoreSync:
         self.unindexed = []
 
     cdef bint is_due(self):
-        """Return whether the running job, if any, does not cover all writes and renames."""
+        """Return whether there are writes or renames that no job covers yet."""
         return bool(self.files.unsynced or self.files.found or self.files.names_unsynced)
 
     cdef void forget_index(self, uint32_t number) except *:
@@ -40,7 +40,7 @@ cdef class StoreSync:
         self.unindexed = [full for full in self.unindexed if full.number != number]
 
     def begin(self):
-        """Return a job for all writes so far, or None if there are none or a job is running."""
+        """Return a job for all unsynced writes, or None if there are none or a job is running."""
         cdef SegmentFiles files = self.files
         if self.in_flight is not None or not self.is_due():
             return None
@@ -109,7 +109,7 @@ cdef class RetiredFiles:
         self.undated = True
 
     cdef void date(self) noexcept:
-        """Let the files that were retired since the last commit be removed when this commit is durable."""
+        """Allow the removal of files retired since the last commit as soon as the current commit is durable."""
         self.undated = False
         self.paths = [(mark or self.syncs.written_mark, path) for mark, path in self.paths]
 
@@ -118,7 +118,7 @@ cdef class RetiredFiles:
         return self.removing is None and bool(self.paths) and 0 < self.paths[0][0] <= self.syncs.synced_mark
 
     def begin_removal(self):
-        """Return the job that removes some retired files, or None if there are none."""
+        """Return a job that removes some retired files, or None if no removal can begin."""
         if not self.is_due():
             return None
         due = [path for mark, path in self.paths[:REMOVED_AT_ONCE] if 0 < mark <= self.syncs.synced_mark]
@@ -129,9 +129,9 @@ cdef class RetiredFiles:
         return self.removing
 
     def _to_keep(self, due) -> dict:
-        """Return new paths for files in `due` whose ids are needed.
+        """Return the new paths for the files in `due` whose ids are still needed.
 
-        Add to `due` kept files whose ids are not needed.
+        Add to `due` the files that were kept for their ids, if the ids are no longer needed.
         """
         files, keep = self.files, {}
         for path in due:
@@ -145,7 +145,7 @@ cdef class RetiredFiles:
         return keep
 
     def finish_removal(self, error, closed) -> None:
-        """Handle the result of the job. No more files are removed until these removals are durable."""
+        """Handle the result `error` of the removal job; another removal may then begin."""
         self.removing = None
         if error is not None and not closed:
             self.files.names_unsynced = True

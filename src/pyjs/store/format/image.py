@@ -43,7 +43,7 @@ ZEROS_KEPT = 16  # without a mark, fewer zeros than this before the end of a sec
 
 
 class EncryptedImage(PlainImage):
-    """The image of an encrypted file."""
+    """The image of a file that is encrypted and not compressed."""
 
     def __init__(self, disk: Disk, fd: int, outer: OuterHeader, stream: KeyStream) -> None:
         self._disk = disk
@@ -54,7 +54,7 @@ class EncryptedImage(PlainImage):
         self.size = self._find_end() - outer.shift
 
     def read(self, at: int, size: int) -> bytes:
-        """Return up to `size` bytes of the image from `at`, decrypted."""
+        """Return up to `size` decrypted bytes of the image from offset `at`."""
         size = max(0, min(size, self.size - at))
         return self.stream.apply(self._disk.read_at(self.fd, size, self.shift + at), at)
 
@@ -63,7 +63,10 @@ class EncryptedImage(PlainImage):
         self.size = max(self.size, size)
 
     def whole(self, around: bool = False) -> Buffer:
-        """Return the whole image. It is decrypted piece by piece, so that other threads can run in between."""
+        """Return the whole image; it is decrypted piece by piece, so that other threads can run in between.
+
+        With `around`, unreadable places are filled with zeros.
+        """
         out = bytearray(self.size)
         for at in range(0, self.size, STEP):
             size = min(STEP, self.size - at)
@@ -72,7 +75,10 @@ class EncryptedImage(PlainImage):
         return memoryview(out)
 
     def _find_end(self) -> int:
-        """Return the offset of the mark, or the probable end of the image if a torn or damaged write left none."""
+        """Return the offset in the file of the mark or, if there is no mark, of the probable end of the image.
+
+        Set `marked`. If the end of the file cannot be read, set `unread`, and return the size of the file.
+        """
         size = end = max(self._disk.size_of(self.fd), self.shift)
         while end > self.shift:
             begin = max(end - END_STEP, self.shift)
@@ -92,7 +98,7 @@ class EncryptedImage(PlainImage):
 
 
 class TailEncryption:
-    """Encrypts the writes of the open segment of an encrypted stream."""
+    """The encryption of the writes to the open segment of an encrypted stream."""
 
     mark = MARK
 
@@ -118,8 +124,8 @@ def open_image(disk: Disk, path: str, fd: int, key: StreamKey | None) -> PlainIm
 
     Raises:
         UnknownFormat: the version or a flag of the file is unknown.
-        Locked: another key encrypted the file.
-        CorruptRecord: the outer header is damaged.
+        Locked: the file is encrypted, and `key` is None or another key.
+        CorruptRecord: both tables of a compressed file are damaged.
         OSError: the file cannot be read.
     """
     outer, problem = outer_header_at(disk, fd, path)
@@ -146,7 +152,7 @@ def _stream_of(outer: OuterHeader, key: StreamKey | None, path: str) -> KeyStrea
 
 
 def read_image(disk: Disk, path: str, key: StreamKey | None, around: bool = False) -> Buffer:
-    """Return the plain image of a segment file; with `around`, unreadable places are replaced by zeros.
+    """Return the plain image of a segment file; with `around`, unreadable places are replaced by filler bytes.
 
     Raises the same errors as open_image.
     """
@@ -155,7 +161,10 @@ def read_image(disk: Disk, path: str, key: StreamKey | None, around: bool = Fals
 
 
 def encode_file(image: Buffer, codec: int, key: StreamKey | None, meta: bytes) -> tuple[int, list[Buffer]]:
-    """Return (flags, bytes) of the file for `image`: compressed if that saves space, encrypted if `key` is set."""
+    """Return the flags of the outer header and the bytes, in parts, of a file for `image`.
+
+    The file is compressed if `codec` is set and this saves space. It is encrypted if there is a key.
+    """
     packed = pack(image) if codec else None
     flags = (CODEC_ZSTD if packed is not None else 0) | (key.algorithm if key is not None else 0)
     if not flags:

@@ -81,14 +81,17 @@ def make_directory(disk: Disk, directory: str) -> None:
 
 
 class StoreLock:
-    """The lock of a store directory: one on its file `.lock`, and one on the directory itself.
+    """The two locks of a store directory: one on its file `.lock`, and one on the directory itself.
 
     Other programs may test the lock on the file. If that file is deleted, the lock on the directory still
     excludes a second server, on file systems that support such locks.
     """
 
     def __init__(self, disk: Disk, directory: str, *, shared: bool = False) -> None:
-        """Take both locks. Raises BlockingIOError if another process holds one of them, OSError if locking fails."""
+        """Take both locks. Raises BlockingIOError if another process holds one of them, OSError if locking fails.
+
+        With `shared`, take shared locks, and do not create the file.
+        """
         self._disk = disk
         self._fds: list[int] = []
         path = f"{directory}/.lock"
@@ -114,7 +117,7 @@ class StoreLock:
 
 
 def refuse_foreign(disk: Disk, root: str) -> None:
-    """Look at one stream of each account; `root` need not exist.
+    """Refuse the store directory of a nats-server, by one stream of each account; `root` need not exist.
 
     Raises:
         StoreForeign: the store is that of a nats-server, whose files must not be touched.
@@ -170,7 +173,7 @@ def hide_directory(disk: Disk, directory: str, number: int = 0, sync: bool = Tru
 
 
 def set_aside(disk: Disk, directory: str) -> str:
-    """Rename an unreadable directory to a name that no start reads; return its new path."""
+    """Rename an unreadable file or directory to a name that no start reads; return its new path."""
     return _rename_aside(disk, directory, DAMAGED)
 
 
@@ -187,7 +190,7 @@ def finish_removals(disk: Disk, parent: str) -> list[str]:
 
 
 def free_name(disk: Disk, directory: str, prefix: str, number: int = 0) -> str:
-    """Return the first free path beside `directory` that consists of `prefix` and a number from `number` on."""
+    """Return the first free path `<prefix><number>-<name>` beside `directory`, with a number from `number` on."""
     parent, _, name = directory.rpartition("/")
     while disk.exists(aside := f"{parent}/{prefix}{number}-{name}"):
         number += 1

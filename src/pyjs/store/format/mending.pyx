@@ -43,7 +43,7 @@ cdef int mend_record(char* p, size_t length, uint64_t before) noexcept nogil:
 
 
 def mended_header(bytes head not None) -> bytes | None:
-    """Return the header of a segment file with its only damaged byte corrected, or None if more are damaged."""
+    """Return the damaged header of a segment file with one byte corrected, or None if that is not enough."""
     cdef char[SEGMENT_HEADER_SIZE] header
     cdef size_t at, end = SEGMENT_HEADER_SIZE - CHECKSUM_SIZE
     cdef uint64_t checksum, stored

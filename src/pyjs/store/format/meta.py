@@ -59,9 +59,9 @@ class UnknownFormat(PyjsError):
     """Raised for an intact file in an unsupported version of the format. The file must not be changed."""
 
     def __init__(self, path: str, version: int, known: int, needs: str) -> None:
-        """Create the error for a file of version `version`; pyjs-server `needs` or later reads this version.
+        """Create the error for a file whose format has the version `version`.
 
-        This one reads `known`.
+        `known` is the version that this server reads. pyjs-server `needs` is the first one that reads `version`.
         """
         super().__init__(
             f"{path} was written by a newer version: it needs pyjs-server >= {needs}"
@@ -73,7 +73,10 @@ class UnknownFormat(PyjsError):
 
 
 class Opener:
-    """Decrypts bodies with a stream's data key, which it unwraps with the configured keys if necessary."""
+    """A decrypter of the bodies of one stream's envelopes.
+
+    It unwraps the stream's data key with the configured keys if necessary.
+    """
 
     def __init__(self, key: StreamKey | None = None, key_ring: KeyRing | None = None) -> None:
         self._key_ring = key_ring
@@ -125,7 +128,7 @@ def is_sealed(data: bytes) -> bool:
 
 
 def envelope_size(data: bytes) -> int:
-    """Return the size given in the header of the envelope at the start of `data`, or 0 if there is no envelope."""
+    """Return the size in bytes given in the header of the envelope at the start of `data`, or 0 if there is none."""
     if len(data) < HEADER.size or not data.startswith(MAGIC):
         return 0
     size: int = HEADER.unpack_from(data)[7]
@@ -133,7 +136,7 @@ def envelope_size(data: bytes) -> int:
 
 
 def intact_generation(data: bytes) -> int | None:
-    """Return the generation of an envelope, or None if its checksum is wrong. Does not decode the body."""
+    """Return the generation of the envelope `data`, or None if its size or checksum is wrong."""
     size = envelope_size(data)
     if size == 0 or len(data) != size:
         return None
@@ -145,7 +148,7 @@ def intact_generation(data: bytes) -> int | None:
 
 
 def is_torn(data: bytes) -> bool:
-    """Return whether `data` is empty, or an envelope whose end is missing."""
+    """Return whether `data`, without the zeros at its end, is empty or an envelope whose end is missing."""
     begun = data.rstrip(b"\0")
     if len(begun) < HEADER.size:
         return MAGIC.startswith(begun[: len(MAGIC)])
@@ -156,7 +159,7 @@ def decode(data: bytes, kind: int, path: str, opener: Opener | None = None) -> t
     """Return (generation, values) of an envelope.
 
     Raises:
-        CorruptRecord: the envelope is damaged.
+        CorruptRecord: the envelope is damaged or of another kind.
         UnknownFormat: another version wrote it.
         Locked: it is encrypted, and `opener` cannot decrypt it.
     """
@@ -209,7 +212,7 @@ def write_whole(disk: Disk, temporary: str, path: str, data: bytes) -> None:
 def load_meta(
     disk: Disk, directory: str, name: str, kind: int, opener: Opener | None = None
 ) -> tuple[int, dict[str, Any], list[str]]:
-    """Return (generation, values, problems): the first two from the newest intact copy, then the damage of the other.
+    """Return (generation, values, problems): the newest intact copy, and texts about a copy that is not intact.
 
     Raises:
         CorruptRecord: no copy is intact.
@@ -235,7 +238,7 @@ def load_meta(
 
 
 def _severity(problem: CorruptRecord | OSError) -> int:
-    """Return the rank of the error of an unreadable copy: a failing disk first, then damage, then a missing file."""
+    """Return the sort key of a copy's error: a failing disk is first, then damage, then a missing file."""
     if isinstance(problem, FileNotFoundError):
         return 2
     return 1 if isinstance(problem, CorruptRecord) else 0

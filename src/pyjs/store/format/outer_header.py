@@ -71,7 +71,7 @@ class OuterHeader(NamedTuple):
         return self._packed(self.flags, self.nonce, self.shift)
 
     def pack_plain(self) -> bytes:
-        """Return the segment header with which the image begins."""
+        """Return the 64 bytes of the segment header at the start of the image."""
         return self._packed(0, bytes(SEGMENT_NONCE_SIZE), 0)
 
     def _packed(self, flags: int, nonce: bytes, shift: int) -> bytes:
@@ -125,7 +125,7 @@ class PlainImage:
         return self._disk.read_at(self.fd, size, at)
 
     def read_around(self, at: int, size: int) -> tuple[bytes, Holes]:
-        """Read as `read` does, and also return the unreadable places, whose bytes count as damaged."""
+        """Read as `read` does, but replace unreadable places with filler bytes; also return these places."""
         try:
             return self.read(at, size), []
         except OSError as error:
@@ -154,15 +154,18 @@ class PlainImage:
         return self.shift + at, end - at
 
     def grow(self, size: int) -> None:
-        """Record that the image has grown to `size` bytes."""
+        """Record that the image has grown to `size` bytes; only subclasses need this."""
 
     def spare_problem(self) -> str:
-        """Return the damage of a spare copy of data, or ""; nothing is lost while the other copy is intact."""
+        """Return a text about damage to data of which the file has an intact copy, or "" if there is none."""
         return "" if self.outer is None else clear_problem(self._disk, self.fd, self.outer)
 
 
 def outer_header_at(disk: Disk, fd: int, path: str) -> tuple[OuterHeader | None, str]:
-    """Return the outer header of an open file, or None if it has none, and the damage of the header or "".
+    """Return the outer header of an open file, or None, and a text about damage to the header.
+
+    The header is None if the file is plain, or if the header cannot be corrected. The text is "" unless one damaged
+    byte was corrected.
 
     Raises:
         UnknownFormat: the version or a flag is unknown.
@@ -176,7 +179,7 @@ def outer_header_at(disk: Disk, fd: int, path: str) -> tuple[OuterHeader | None,
 
 
 def clear_problem(disk: Disk, fd: int, outer: OuterHeader) -> str:
-    """Return the damage of the unencrypted META record of an open file, or "" if there is none."""
+    """Return a text about damage to the unencrypted META record of an open file, or "" if it has no damage."""
     size = outer.shift - HEADER.size
     data = readable(disk, fd, outer.shift, 0) or bytes(HEADER.size)
     head, record = _whole(data), data[HEADER.size :]
@@ -187,7 +190,7 @@ def clear_problem(disk: Disk, fd: int, outer: OuterHeader) -> str:
 
 
 def readable(disk: Disk, fd: int, size: int, offset: int) -> bytes | None:
-    """Read as `read_at` does, but return None if the place is unreadable. Raises OSError for any other error."""
+    """Read as `disk.read_at` does, but return None if the place is unreadable. Raises OSError for other errors."""
     try:
         return disk.read_at(fd, size, offset)
     except OSError as error:
@@ -226,7 +229,7 @@ def outer_head(outer: OuterHeader, meta: bytes) -> bytes:
 
 
 def _whole(data: bytes) -> bytes:
-    """Return the header at the start of `data`, with one damaged byte corrected if there is one."""
+    """Return the header at the start of `data`; if exactly one of its bytes is damaged, correct this byte."""
     head = data[: HEADER.size]
     checksum = CHECKSUM.pack(xxhash.xxh64_intdigest(head[: -CHECKSUM.size]))
     return head if head.endswith(checksum) else mended_header(head) or head

@@ -44,7 +44,7 @@ class PackedImage(PlainImage):
     """The image of a compressed file, which may also be encrypted."""
 
     def __init__(self, disk: Disk, path: str, fd: int, outer: OuterHeader, stream: KeyStream | None) -> None:
-        """Read the table.
+        """Read the table of chunks.
 
         Raises:
             CorruptRecord: both copies of the table are damaged.
@@ -67,7 +67,7 @@ class PackedImage(PlainImage):
         raise CorruptRecord(path, outer.shift, "its table of chunks is damaged, twice")
 
     def read(self, at: int, size: int) -> bytes:
-        """Return up to `size` bytes of the image from `at`."""
+        """Return up to `size` bytes of the image from `at`; filler bytes replace those of a damaged chunk."""
         end = min(at + size, self.size)
         first = at // CHUNK_SIZE
         chunks = b"".join(self._chunk(number) for number in range(first, -(-end // CHUNK_SIZE)))
@@ -85,7 +85,7 @@ class PackedImage(PlainImage):
         return memoryview(b"".join(self._chunk(number) for number in range(len(self._places))))
 
     def spare_problem(self) -> str:
-        """Return the damage of one copy of the table, or of the metadata in clear; "" if all are intact."""
+        """Return a text about damage to a copy of the table or to the unencrypted META record, or ""."""
         body_size = self._disk.size_of(self.fd) - (self.outer.shift if self.outer is not None else 0)
         first, second = self._table_at(body_size, 0), self._table_at(body_size, None)
         end = sum(self._places[-1][:2]) + table_size(self.size) + CHECKSUM.size
@@ -97,9 +97,10 @@ class PackedImage(PlainImage):
         return all(self._unpacked(number) is not None for number in range(len(self._places)))
 
     def place_of(self, at: int, end: int) -> tuple[int, int]:
-        """Return (offset, size) in the file of damaged chunks in the image bytes `at` to `end`.
+        """Return (offset, size) in the file of the chunks that have the image bytes from `at` to `end`.
 
-        Call `whole` first.
+        If some of these chunks are damaged, return the range of the damaged ones. Call `whole` first, which finds
+        them.
         """
         last = len(self._places) - 1
         first, behind = min(at // CHUNK_SIZE, last), min(max(end - 1, at) // CHUNK_SIZE, last) + 1
@@ -111,7 +112,7 @@ class PackedImage(PlainImage):
         return self.outer.shift + begin, sum(self._places[numbers[-1]][:2]) - begin
 
     def _body(self, at: int, size: int) -> bytes:
-        """Return bytes of the body, or b"" if they cannot be read."""
+        """Return `size` decrypted bytes of the body from offset `at`, or b"" if they cannot be read."""
         assert self.outer is not None
         data = readable(self._disk, self.fd, size, self.outer.shift + at) or b""
         return data if self._stream is None else self._stream.apply(data, at)
@@ -150,7 +151,7 @@ class PackedImage(PlainImage):
             at += size
 
     def _chunk(self, number: int) -> bytes:
-        """Return one chunk of the image. A damaged chunk is not filled with zeros, which could hide a lost end.
+        """Return one chunk of the image; the bytes of a damaged chunk are replaced by DAMAGED.
 
         If the first chunk is damaged, the segment header in it is derived from the outer header.
         """
@@ -176,7 +177,7 @@ class PackedImage(PlainImage):
 
 
 def pack(image: Buffer) -> bytes | None:
-    """Return the body of a compressed file, or None if it would not save GAIN_MIN percent."""
+    """Return the body of a compressed file for `image`, or None if compression would not save GAIN_MIN percent."""
     chunks = list(_chunks(image))
     sample = chunks[:: max(1, len(chunks) // SAMPLES)]
     if not _saves(sum(len(_zip(each)) for each in sample), sum(len(each) for each in sample)):
@@ -191,7 +192,7 @@ def pack(image: Buffer) -> bytes | None:
 
 
 def table_size(image_size: int) -> int:
-    """Return the size of the table of an image."""
+    """Return the size in bytes of the table of chunks of an image with `image_size` bytes."""
     return TABLE_HEAD.size + -(-image_size // CHUNK_SIZE) * TABLE_ROW.size + CHECKSUM.size
 
 
@@ -206,7 +207,7 @@ def _saves(size: int, plain_size: int) -> bool:
 
 
 def _zip(chunk: memoryview) -> bytes:
-    """Return a chunk compressed, or unchanged if compression does not make it smaller."""
+    """Return the compressed chunk, or the unchanged one if compression does not make it smaller."""
     from cramjam import zstd
 
     packed = bytes(zstd.compress(chunk, level=LEVEL))
@@ -214,7 +215,7 @@ def _zip(chunk: memoryview) -> bytes:
 
 
 def _unzip(packed: bytes, size: int) -> bytes | None:
-    """Return a decompressed chunk of at most `size` bytes, or None if it is damaged."""
+    """Return the decompressed chunk, or None if it is damaged or does not have `size` bytes."""
     from cramjam import DecompressionError, zstd
 
     out = bytearray(size)

@@ -22,14 +22,14 @@ NAME = "purge"
 
 
 class Purge(NamedTuple):
-    """The messages that a purge removes."""
+    """A purge of the messages that match `subject` and have a sequence below `before_seq`."""
 
     subject: str  # a filter; "": every subject
     before_seq: int
 
 
 def encode_purge(purge: Purge, key: StreamKey | None) -> bytes:
-    """Return the contents of the file."""
+    """Return the contents of the purge file, encrypted if there is a key."""
     return encode(KIND_PURGE, 1, {"subject": purge.subject, "before_seq": purge.before_seq}, key)
 
 

@@ -45,7 +45,10 @@ class Recast:
         self._meta = meta
 
     def __call__(self) -> Exception | None:
-        """Write and sync the new file, and set `flags` to its encoding. Return the error, or None."""
+        """Write and sync the new file, and set `flags` to its encoding; return the error, or None.
+
+        If the encoding would not change, no file is written.
+        """
         try:
             self._write()
         except UNREADABLE as error:
@@ -74,7 +77,9 @@ class Recast:
 
 
 def restore_plain(disk: Disk, path: str, key: StreamKey | None, meta: bytes) -> int:
-    """Replace a compressed segment with its image, encrypted if there is a key; return the new encoding.
+    """Replace a compressed segment with its image, encrypted if there is a key; return the flags of the new file.
+
+    The caller must sync the directory.
 
     Raises:
         CorruptRecord: part of the segment is damaged.
@@ -90,7 +95,11 @@ def restore_plain(disk: Disk, path: str, key: StreamKey | None, meta: bytes) -> 
 
 
 def _checked(image: PlainImage, path: str) -> Buffer:
-    """Return the whole image. Raises CorruptRecord if it is damaged."""
+    """Return the whole image.
+
+    Raises:
+        CorruptRecord: a compressed chunk is damaged, or the header could not be read before.
+    """
     if isinstance(image, PackedImage) and not image.is_whole():
         raise CorruptRecord(path, 0, "a compressed chunk is damaged")
     whole = image.whole()

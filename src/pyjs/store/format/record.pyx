@@ -124,6 +124,6 @@ cdef int check_segment_header(const char* p, size_t size) noexcept nogil:
 
 
 def checksum_of(bytes data, uint64_t seed) -> int:
-    """Return XXH64 of `data` as used in records."""
+    """Return the XXH64 of `data` with `seed`, as used in records."""
     cdef const char* p = data
     return xxh64(p, len(data), seed)

@@ -34,7 +34,7 @@ PART_STREAMS = 1024  # number of streams in one part, which has about 256 KiB
 
 
 def tails_path(streams: str) -> str:
-    """Return the path of the file for the account whose streams are in `streams`."""
+    """Return the path of the file of index files for the account whose streams are in the directory `streams`."""
     return f"{streams.rpartition('/')[0]}/{NAME}"
 
 
@@ -78,7 +78,7 @@ def _entries(streams: dict[object, object]) -> Iterator[tuple[str, Tail]]:
 
 
 def write_tails(disk: Disk, path: str, tails: Tails) -> None:
-    """Replace the file at `path` with `tails`, or remove it if `tails` is empty. As with index files, do not sync.
+    """Write `tails` to the file at `path` without a sync; if `tails` is empty, remove the file.
 
     Raises:
         OSError: the write failed; the old file is unchanged.

@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 
 
 class StoreShared(PyjsError):
-    """Raised if the store has streams of a worker that is not started."""
+    """Raised if a worker with streams is not started, or if two workers have a stream of the same name."""
 
 
 def worker_directory(root: str, number: int) -> str:
-    """Return the store of a worker other than the first in the server's store directory."""
+    """Return the store directory of worker `number`, from 2, in the server's store directory `root`."""
     return f"{root}/{WORKERS}/{number}"
 
 
 def worker_roots(disk: Disk, root: str, above: int = 1) -> list[str]:
-    """Return the stores of workers whose numbers are higher than `above`."""
+    """Return the store directories of workers whose numbers are higher than `above`, in the order of numbers."""
     names = [name for name in disk.list_dir(f"{root}/{WORKERS}") if name.isdecimal()]
     return [worker_directory(root, number) for number in sorted(map(int, names)) if number > above]
 
@@ -55,7 +55,7 @@ def take_over(disk: Disk, root: str, most: int) -> int:
     Raises:
         StoreLocked: such a worker is running.
         StoreShared: the first worker has a stream of the same name; nothing of that worker was moved.
-        OSError: a directory cannot be moved; the next start continues.
+        OSError: a directory cannot be moved; the next start continues the move.
     """
     count = 0
     for store in worker_roots(disk, root, most):
@@ -102,7 +102,7 @@ def _move(disk: Disk, store: str, root: str, streams: list[str]) -> None:
 
 
 def _streams(disk: Disk, root: str) -> list[str]:
-    """Return the directories of streams in a store, relative to it."""
+    """Return the paths of the stream directories in a store, relative to the store."""
     parents = [f"{account}/streams" for account in disk.list_dir(root) if not account.startswith(".")]
     found = [
         (each, disk.list_dir(f"{root}/{each}")) for each in parents if disk.is_directory(f"{root}/{each}")

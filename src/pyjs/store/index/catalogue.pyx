@@ -55,7 +55,10 @@ cdef class Catalogue:
 
     cdef Entry* add_entry(self, Segment* s, const char* subject, uint32_t subject_len,
                           uint32_t header_len, uint32_t size, int64_t ts) noexcept nogil:
-        """Add a message with sequence last_seq + 1 to `s`; the caller sets its offset."""
+        """Add a message with sequence last_seq + 1 to `s`; return its entry, or NULL if out of memory.
+
+        The caller must set the offset of the entry.
+        """
         cdef uint64_t seq = self.last_seq + 1
         cdef Entry* e
         cdef Subject* sub = subjects_add(&self.subjects.table, subject, subject_len)
@@ -99,7 +102,7 @@ cdef class Catalogue:
         return e
 
     cdef int add_gap(self, Segment* s) noexcept nogil:
-        """Add the next sequence to `s`, without a message."""
+        """Add the next sequence to `s`, without a message; return -1 if out of memory."""
         cdef Entry* e = segment_add(s)
         if e == NULL:
             return -1
@@ -163,7 +166,7 @@ cdef class Catalogue:
             self.first_seq = seq + 1
 
     cdef void recount_all(self) noexcept nogil:
-        """Recount the messages of all segments; only called when there are few."""
+        """Recount the messages of all segments; call this only if there are few messages."""
         cdef Segment* s
         cdef size_t at
         cdef uint32_t i
@@ -180,7 +183,7 @@ cdef class Catalogue:
             self.bytes += s.live_bytes
 
     cdef void part_from_subjects(self) noexcept:
-        """Begin with an empty table of subjects; take_remains returns the old memory."""
+        """Replace the table of subjects with an empty one; take_remains returns the old one."""
         cdef Remains remains
         try:
             remains = Remains()
@@ -190,7 +193,7 @@ cdef class Catalogue:
             self.subjects.clear()
 
     cdef void part_from_segments(self) noexcept:
-        """Begin without segments; take_remains returns the old memory."""
+        """Remove all segments from the index; take_remains returns their memory."""
         cdef Remains remains
         try:
             remains = Remains()
@@ -200,11 +203,11 @@ cdef class Catalogue:
             index_free(&self.index)
 
     cdef void leave(self, Remains remains) except *:
-        """Store memory that is no longer used, for take_remains."""
+        """Add `remains` to the memory that take_remains returns."""
         self.remains = [*(self.remains or ()), remains]
 
     cdef void forget_all(self, uint64_t first_seq) noexcept nogil:
-        """Reset all counts; the next sequence is max(first_seq, last_seq + 1)."""
+        """Remove all subjects and reset all counts; the next sequence is max(first_seq, last_seq + 1)."""
         if self.subjects.table.table.used <= FREED_AT_ONCE:
             self.subjects.clear()
         else:
@@ -261,7 +264,7 @@ cdef class Catalogue:
         return self.count_range(low, seq[0], f)
 
     cdef int count_soon(self, uint64_t from_seq, StoreFilter f, uint64_t* count) noexcept nogil:
-        """Count the live matches >= `from_seq`, but return -1 if that may take longer than a millisecond."""
+        """Set `count` to the number of live matches >= `from_seq`; return -1 if this may take over a millisecond."""
         cdef Subject* s
         count[0] = 0
         if self.msgs == 0 or from_seq > self.last_seq:
@@ -323,7 +326,7 @@ cdef class Catalogue:
 
     # -- searches ----------------------------------------------------------------------------------------------
     cdef uint64_t next_of_id(self, uint64_t seq, uint64_t end, uint32_t id) noexcept nogil:
-        """Return the first live sequence of the subject in seq .. end - 1, or 0 if there is none."""
+        """Return the first live sequence of the subject `id` in seq .. end - 1, or 0 if there is none."""
         cdef size_t at = index_at(&self.index, seq)
         cdef Segment* s
         cdef uint32_t i, stop, place
@@ -359,9 +362,9 @@ cdef class Catalogue:
         return 0
 
     cdef uint64_t search(self, uint64_t seq, StoreFilter f, uint64_t* rest) noexcept nogil:
-        """Return the first match >= `seq`, or 0; a wide gap is examined only once.
+        """Return the first match >= `seq`, or 0 if none was found.
 
-        If the search must go on, set `rest` to the sequence at which it does.
+        If the search is not complete, set `rest` to the sequence at which the next step begins.
         """
         cdef uint64_t found
         if f.n_ahead and f.ahead_from <= seq <= f.ahead_to:
@@ -387,7 +390,7 @@ cdef class Catalogue:
         return found
 
     cdef uint64_t scan(self, uint64_t seq, uint64_t end, StoreFilter f) noexcept nogil:
-        """Return the first match in seq .. end - 1, or 0 if there is none; examines each message."""
+        """Examine each message; return the first match in seq .. end - 1, or 0 if there is none."""
         cdef size_t at = index_at(&self.index, seq)
         cdef Segment* s
         cdef Subject* subject
@@ -448,9 +451,9 @@ cdef class Catalogue:
 
     cdef int chain_down_to(self, Subject* s, uint64_t from_seq, uint64_t* seqs, size_t* n,
                            uint64_t* hops) noexcept nogil:
-        """Add the subject's live sequences >= `from_seq` to `seqs` (NULL: only count).
+        """Add the subject's live sequences >= `from_seq` to `seqs` (NULL: only count), and their number to `n`.
 
-        Return -1 if the chain is broken, or has more than `hops` messages, which are subtracted from `hops`.
+        Each message of the chain takes one of `hops`. Return -1 if these are used up, or if the chain is broken.
         """
         cdef uint64_t seq = s.last, found = 0
         cdef Segment* segment
@@ -479,7 +482,7 @@ cdef class Catalogue:
         return 0
 
     cdef int count_chains(self, uint64_t from_seq, StoreFilter f, uint64_t* count) noexcept nogil:
-        """Count the matches >= `from_seq` by subject; -1: examine the messages instead."""
+        """Set `count` to the number of matches >= `from_seq`; return -1 if too many match, or a chain is broken."""
         cdef Matches found
         cdef uint64_t hops = min(<uint64_t> AHEAD_MAX, (self.last_seq - from_seq) >> 3)
         cdef size_t i = 0, n = 0
@@ -525,7 +528,10 @@ cdef class Catalogue:
         return best
 
     cdef uint64_t scan_back(self, uint64_t* seq, uint64_t limit, StoreFilter f) noexcept nogil:
-        """Return the last match <= `seq` in `limit` messages, or 0. Set `seq` to the next one to examine, or to 0."""
+        """Examine up to `limit` live messages downwards from `seq`; return the first match, or 0 if there is none.
+
+        Without a match, set `seq` to the sequence at which the search continues; 0: the search is complete.
+        """
         cdef Segment* s
         while limit:
             seq[0] = index_prev_live(&self.index, seq[0])
@@ -576,7 +582,7 @@ cdef class Catalogue:
         return count
 
     cdef uint64_t walk_back(self, Subject* s, uint64_t* live) noexcept nogil:
-        """Follow the subject's chain from s.last over up to `live` live messages; return the last sequence reached.
+        """Follow the subject's chain from s.last over up to `live` live messages; return the last sequence found.
 
         Set `live` to the number of live messages that were not found; 0 means that all were found.
         """
@@ -629,7 +635,7 @@ cdef class Catalogue:
         """Return the subject's last live sequence <= up_to, or 0 if there is none.
 
         Each message above `up_to` that is passed takes one of `hops` (NULL: no limit). At 0 hops the search stops and
-        returns the sequence reached, which is above `up_to`; a call with it as `begin` continues.
+        returns the sequence reached, which is above `up_to`. To continue, pass this sequence as `begin`.
         """
         cdef uint64_t seq
         cdef uint32_t step
@@ -655,7 +661,7 @@ cdef class Catalogue:
 
     # -- Python ------------------------------------------------------------------------------------------------
     def take_remains(self) -> list:
-        """Return the memory of dropped messages. The caller must free it, which may take long."""
+        """Return the `Remains` with the memory of dropped messages. The caller must free them, in any thread."""
         remains, self.remains = self.remains, None
         return remains or []
 
@@ -668,7 +674,7 @@ cdef class Catalogue:
         return self.count_from(from_seq, f)
 
     def next_step(self, uint64_t from_seq, StoreFilter f not None) -> tuple:
-        """Search the first live match >= `from_seq` for about a millisecond.
+        """Search for the first live match >= `from_seq` for about a millisecond.
 
         Return its sequence or 0, and the sequence at which the next step begins, or 0 after the last step.
         """
@@ -677,29 +683,30 @@ cdef class Catalogue:
         return found, rest
 
     def prev_step(self, uint64_t up_to, StoreFilter f not None) -> tuple:
-        """Search the last live match <= `up_to` for about a millisecond; return as `next_step` does."""
+        """Search for the last live match <= `up_to` for about a millisecond; return the same as `next_step`."""
         found = self.prev_some(&up_to, f) if self.msgs else 0
         return found, 0 if found or self.msgs == 0 else up_to
 
     def count_step(self, uint64_t from_seq, StoreFilter f not None, bint begin) -> tuple:
-        """Count live matches with a sequence >= `from_seq` for about a millisecond; `begin`: it is the first step.
+        """Count live matches >= `from_seq` for about a millisecond; `begin` must be set in the first step only.
 
-        Return their number, and the sequence at which the next step begins, which is above last_seq after the last.
+        Return the number counted in this step, and the sequence at which the next step begins. After the last step,
+        this sequence is above last_seq.
         """
         count = self.count_some(&from_seq, begin, f)
         return count, from_seq
 
     def learn_subjects(self, StoreFilter f not None, uint32_t limit) -> bool:
-        """Prepare a search with `f`, `limit` subjects at a time; return whether the preparation is complete."""
+        """Prepare a search with `f` for up to `limit` more subjects; return whether the preparation is complete."""
         return self.subjects.learn(f, limit)
 
     def stored_at(self, uint64_t seq) -> int:
-        """Return the time at which a live message was stored, in ns since the epoch; 0: it is not live."""
+        """Return the time at which a live message was stored, in ns since the epoch, or 0 if it is not live."""
         cdef Entry* e = index_live(&self.index, seq)
         return 0 if e == NULL else e.ts
 
     def size_at(self, uint64_t seq) -> int:
-        """Return the bytes of headers and payload of a live message; 0: it is not live."""
+        """Return the size of headers and payload of a live message in bytes, or 0 if it is not live."""
         cdef Entry* e = index_live(&self.index, seq)
         return 0 if e == NULL else e.size
 
@@ -708,7 +715,7 @@ cdef class Catalogue:
         return index_next_live(&self.index, seq)
 
     def seq_at(self, int64_t ts) -> int:
-        """Return the first live sequence stored at or after `ts`, or last_seq + 1 if there is none."""
+        """Return the first live sequence stored at or after `ts` (in ns), or last_seq + 1 if there is none."""
         return index_seq_at(&self.index, ts) or self.last_seq + 1
 
     cdef int check_counts(self) except -1:
@@ -723,11 +730,14 @@ cdef class Catalogue:
         return self.subjects.table.table.used
 
     def num_deleted(self) -> int:
-        """Return the number of sequences between first and last without a message."""
+        """Return the number of sequences between first_seq and last_seq that have no message."""
         return self.last_seq - self.first_seq + 1 - self.msgs if self.msgs else 0
 
     def deleted(self, uint64_t limit=0, uint64_t after=0) -> list:
-        """Return up to `limit` sequences (0: all) above `after`, between first and last, that have no message."""
+        """Return up to `limit` (0: all) sequences above `after` and up to last_seq that have no message.
+
+        Sequences below first_seq are not included.
+        """
         cdef uint64_t seq = max(self.first_seq, after + 1), found
         gaps = []
         if self.msgs == 0:

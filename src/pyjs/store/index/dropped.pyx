@@ -33,12 +33,12 @@ cdef class DropLog:
         self.size += 12 + n
 
     cdef void empty(self) noexcept nogil:
-        """Remove all entries, which the reader has passed on."""
+        """Remove all entries; the reader must have processed them."""
         self.told += self.size
         self.size = self.at = 0
 
     def take(self):
-        """Yield (sequence, subject) of every entry, then empty the log. For tests."""
+        """Yield (sequence, subject) of every unread entry, then empty the log. For tests."""
         cdef uint64_t seq = 0
         cdef uint32_t n = 0
         while self.at < self.size:

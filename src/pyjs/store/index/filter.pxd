@@ -7,7 +7,7 @@ from pyjs.store.index.subjects cimport Subject, SubjectTable
 cdef class StoreFilter:
     """A set of subject filters bound to one store; a set without filters matches everything.
 
-    Caches its results for recently searched subjects, and the matches that a look-ahead found.
+    It caches its results for recently searched subjects, and the matches that a look-ahead found.
     """
     cdef readonly tuple subjects        # each may have wildcards
     cdef readonly bint all

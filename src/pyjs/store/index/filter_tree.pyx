@@ -27,7 +27,7 @@ cdef inline uint32_t tag_of(uint32_t parent, const char* token, size_t n) noexce
 
 
 cdef uint32_t child_of(FilterTree* x, uint32_t parent, const char* token, size_t n) noexcept nogil:
-    """Return the node that continues `parent` with a literal token, or 0 if there is none."""
+    """Return the number of the child of `parent` for a literal token, or 0 if there is none."""
     cdef uint32_t tag = tag_of(parent, token, n)
     cdef uint32_t slot = tag & x.children.mask
     cdef uint32_t found = ref_search(&x.children, tag, &slot)
@@ -42,7 +42,7 @@ cdef uint32_t child_of(FilterTree* x, uint32_t parent, const char* token, size_t
 
 
 cdef uint32_t node_new(FilterTree* x, uint32_t parent, const char* token, size_t n) noexcept nogil:
-    """Return a new node to which its parent does not link yet, or 0 if memory is short."""
+    """Add a node to which its parent does not link yet; return the number of the node, or 0 if out of memory."""
     if x.n >= NODES_MAX or grow(<void**> &x.nodes, &x.room, <size_t> x.n + 2, sizeof(FilterNode)) != 0:
         return 0
     if x.n == 0:

@@ -27,7 +27,10 @@ cdef size_t MANY = <size_t> -1
 
 
 cdef class LastSeqs:
-    """The last sequence of each matching subject; ascending, once `step` has returned True."""
+    """A search for the last sequence of each matching subject.
+
+    The sequences are ascending once `step` has returned True, unless there are too many.
+    """
 
     cdef SubjectWalk walk
     cdef readonly uint64_t up_to        # later messages do not count; at most the newest one when the search began
@@ -44,7 +47,7 @@ cdef class LastSeqs:
     cdef size_t low, left, right
 
     def __init__(self, Catalogue store not None, StoreFilter f not None, uint64_t up_to=0, size_t most=MANY):
-        """Begin a search for messages up to `up_to` (0: all); it ends early once there are more than `most`."""
+        """Begin a search for messages up to `up_to` (0: all); it ends early after more than `most` results."""
         self.walk = SubjectWalk(store, f)
         self.counts_all = up_to == 0 or up_to >= store.last_seq
         self.up_to = store.last_seq if self.counts_all else up_to
@@ -56,12 +59,12 @@ cdef class LastSeqs:
 
     @property
     def first(self) -> int:
-        """The lowest sequence; at least one must have been found."""
+        """The lowest sequence found; the search must be complete and have found at least one."""
         return self.seqs[0]
 
     @property
     def has_too_many(self) -> bool:
-        """Whether there are more than `most`, so that the search has ended early."""
+        """Whether there are more than `most` results, so that the search has ended early."""
         return self.n > self.most or (self.counts_all and self.walk.total > self.most)
 
     def step(self, uint32_t limit) -> bool:
@@ -126,7 +129,10 @@ cdef class LastSeqs:
         return 0
 
     cdef void merge(self, size_t limit) noexcept nogil:
-        """Merge pairs of runs into `merged`; after the last pair, begin again with runs twice as long."""
+        """Merge pairs of runs into `merged`, up to `limit` sequences.
+
+        After the last pair, begin again with runs twice as long.
+        """
         cdef size_t middle, end
         while limit:
             middle = min(self.low + self.run, self.n)
@@ -154,7 +160,7 @@ cdef class LastSeqs:
             limit -= 1
 
     def found(self) -> list:
-        """Return all sequences."""
+        """Return all sequences that were found."""
         return [self.seqs[i] for i in range(self.n)]
 
     def packed(self) -> bytes:
@@ -183,7 +189,7 @@ cdef class LastSeqs:
 
 
 cdef class Count:
-    """The number of matching messages among those stored when the count began."""
+    """A count of the matching messages among those stored when the count began."""
 
     cdef SubjectWalk walk
     cdef readonly uint64_t up_to        # the newest sequence when the count began

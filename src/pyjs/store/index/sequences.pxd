@@ -95,7 +95,10 @@ cdef inline uint32_t subject_of(Segment* s, uint32_t i) noexcept nogil:
     return s.entries[i].subject_id if s.locals == NULL else s.locals[s.entries[i].subject_id].id
 
 cdef inline uint32_t prev_of(Segment* s, uint32_t i) noexcept nogil:
-    """Return the distance from entry i to the previous message of its subject; 0: there is none, or too far away."""
+    """Return the distance from entry i to the previous message of its subject.
+
+    Return 0 if there is none, or if it is too far away.
+    """
     cdef Entry* e = &s.entries[i]
     return e.prev if e.prev or s.locals == NULL else s.locals[e.subject_id].prev
 

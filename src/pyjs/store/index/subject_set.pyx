@@ -77,7 +77,7 @@ cdef class SubjectSet:
         self.known_tokens = 0
 
     cdef bint learn(self, StoreFilter f, uint32_t limit) noexcept nogil:
-        """Prepare a search with `f`, `limit` subjects at a time; return whether the preparation is complete."""
+        """Prepare a search with `f` for up to `limit` more subjects; return whether the preparation is complete."""
         cdef size_t i
         cdef bint wild = False
         for i in range(f.n):
@@ -100,7 +100,10 @@ cdef class SubjectSet:
         return False
 
     cdef int collect_soon(self, StoreFilter f, size_t most, Matches* out) noexcept nogil:
-        """Set `out` to the matching subjects; return -1 if about `most` or more match, or after too long."""
+        """Set `out` to the matching subjects.
+
+        Return -1 if more than about `most` match, if the search would take too long, or if out of memory.
+        """
         out[0] = matches_up_to(most)
         out.looks_left = LOOKS
         if self.learn(f, LOOKS) and self.collect(f, out) == 0:
@@ -110,7 +113,7 @@ cdef class SubjectSet:
         return -1
 
     cdef int collect(self, StoreFilter f, Matches* out) noexcept nogil:
-        """Collect each matching subject once; return -1 if there are more than `out.max`, or memory is short."""
+        """Collect each matching subject once; return -1 if a limit of `out` is reached, or if out of memory."""
         cdef size_t k, start
         cdef uint8_t* known = NULL
         cdef int result = 0
@@ -129,7 +132,7 @@ cdef class SubjectSet:
         return result
 
     cdef int collect_few(self, StoreFilter f, Matches* out) noexcept nogil:
-        """Set `out` to all matching subjects; return -1 if too many match, or memory is short."""
+        """Set `out` to all matching subjects; return -1 if too many match, or if out of memory."""
         out[0] = matches_up_to(self.table.table.used // 8 + FEW_SUBJECTS)
         out.looks_left = self.table.table.used + FEW_SUBJECTS       # as many as a look at each subject
         if not self.is_every(f) and self.collect(f, out) == 0:
@@ -139,7 +142,7 @@ cdef class SubjectSet:
         return -1
 
     cdef int collect_every(self, StoreFilter f, Matches* out) noexcept nogil:
-        """Set `out` to all matching subjects, in the order of their ids; return -1 if out of memory."""
+        """Set `out` to all matching subjects; return -1 if out of memory."""
         cdef uint32_t id
         cdef Subject* s
         cdef bint every
@@ -156,9 +159,9 @@ cdef class SubjectSet:
         return 0
 
     cdef int keep_new(self, uint8_t** known, size_t start, Matches* out) noexcept nogil:
-        """Remove the subjects from `start` on that are `known` already, and make the others known.
+        """Of the items of `out` from index `start` on, remove those in the set `known`, and add the others to it.
 
-        `known` has a bit for each id; NULL: no subject is known. Return -1 if memory is short.
+        `known` has a bit for each subject id; NULL: the set is empty. Return -1 if out of memory.
         """
         cdef size_t at, kept = start
         cdef uint32_t id
@@ -178,7 +181,7 @@ cdef class SubjectSet:
     cdef int collect_one(self, StoreFilter f, size_t k, Matches* out) noexcept nogil:
         """Collect the subjects that match pattern `k`.
 
-        Return -1 if `out` has no room for more, or out of memory.
+        Return -1 if a limit of `out` is reached, or if out of memory.
         """
         cdef uint32_t id
         cdef Subject* s
@@ -200,7 +203,10 @@ cdef class SubjectSet:
 
     # -- renewal -----------------------------------------------------------------------------------------------
     cdef int renew(self, SeqIndex* index, uint64_t seq, Remains remains) noexcept nogil:
-        """Rebuild the table from the messages from `seq` on, and move the old one to `remains`; -1: out of memory."""
+        """Rebuild the table from the messages with sequences >= `seq`, and move the old table to `remains`.
+
+        Return -1 if out of memory.
+        """
         cdef SubjectTable fresh
         cdef Subject* old
         cdef Subject* s

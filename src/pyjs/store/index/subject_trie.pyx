@@ -112,7 +112,7 @@ cdef bint leads_to(SubjectIndex* x, Branch* b, uint32_t child, const char* token
 
 
 cdef uint32_t child_of(SubjectIndex* x, Branch* b, const char* token, size_t n, uint32_t* slot) noexcept nogil:
-    """Return the child of `b` to which `token` leads, and set `slot`; return 0 if there is none."""
+    """Return the child of `b` to which `token` leads, and set `slot` to its slot; return 0 if there is none."""
     cdef uint32_t tag = tag_of(token, n), child
     slot[0] = tag & b.children.mask
     child = ref_search(&b.children, tag, slot)
@@ -123,7 +123,7 @@ cdef uint32_t child_of(SubjectIndex* x, Branch* b, const char* token, size_t n, 
 
 
 cdef int put_leaf(Branch* b, Subject* s) noexcept nogil:
-    """Add `s` as a child of `b`, or as the subject that ends at `b`; no child may have the same token."""
+    """Add `s` as a leaf below `b`, or as the subject that ends at `b`; no child of `b` may have the same token."""
     cdef const char* token = s.name + b.begin
     if s.len + <uint32_t> 1 == b.begin:
         b.here = s.id + 1
@@ -182,7 +182,7 @@ cdef void subject_index_remove(SubjectIndex* x, Subject* s) noexcept nogil:
 
 
 cdef uint32_t only_leaf(Branch* b) noexcept nogil:
-    """Return the only leaf at or below `b`, or 0 if there is none or more than one."""
+    """Return the leaf that can replace `b` if only one subject is left at or below it, otherwise 0."""
     cdef uint32_t i
     if b.children.used == 0:
         return LEAF | (b.here - 1) if b.here else 0
@@ -195,7 +195,10 @@ cdef uint32_t only_leaf(Branch* b) noexcept nogil:
 
 
 cdef void prune(SubjectIndex* x, Branch* b) noexcept nogil:
-    """Remove branch `b` and then its parents, up to the first branch with more than one subject."""
+    """Remove `b` and then its ancestors, except the root, while they have fewer than two subjects.
+
+    If one subject remains, it becomes a leaf of the parent.
+    """
     cdef Branch* parent
     cdef uint32_t only, slot
     ref_fit(&b.children)

@@ -38,9 +38,9 @@ cdef class SubjectWalk:
         free(self.known)
 
     def look(self, size_t limit) -> bool:
-        """Compare about `limit` more subjects; return whether all matches are known, as `take` requires.
+        """Compare about `limit` more subjects with the filter; return whether all matches are found.
 
-        Raises MemoryError.
+        Call this until it returns True, before `take`. Raises MemoryError.
         """
         cdef SubjectTable* t = &self.store.subjects.table
         cdef Subject* s
@@ -118,7 +118,7 @@ cdef class SubjectWalk:
         return counts
 
     cdef Subject* next(self) noexcept nogil:
-        """Return the next subject with live messages, or NULL if there is none."""
+        """Return the next matching subject that still has messages, or NULL if there is none."""
         cdef SubjectTable* t = &self.store.subjects.table
         cdef Subject* s
         cdef uint32_t id
@@ -132,5 +132,5 @@ cdef class SubjectWalk:
 
     @property
     def done(self) -> bool:
-        """Whether all subjects have been returned."""
+        """Whether all matching subjects were returned or skipped."""
         return self.at >= self.end

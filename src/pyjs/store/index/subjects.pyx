@@ -76,7 +76,10 @@ cdef int number_for_chunk(SubjectTable* t) noexcept nogil:
 
 
 cdef int begin_chunk(SubjectTable* t, uint32_t n) noexcept nogil:
-    """Begin a chunk with room for at least `n` bytes, and move blocks of sparse chunks to it; -1: out of memory."""
+    """Begin a chunk with room for at least `n` bytes, and move the blocks of sparse chunks to it.
+
+    Return -1 if out of memory.
+    """
     cdef uint32_t size = CHUNK_MIN, i
     cdef int number = number_for_chunk(t)
     cdef Chunk* c
@@ -124,7 +127,7 @@ cdef void empty_chunk(SubjectTable* t, uint32_t number) noexcept nogil:
 
 
 cdef bint more_ids(SubjectTable* t) noexcept nogil:
-    """Make room for more ids; return False if out of memory."""
+    """Make room for one more id; return False if there are too many or out of memory."""
     return t.n_ids + 1 < NO_ID and grow_by_half(<void**> &t.refs, &t.ids_room, t.n_ids + 1, sizeof(uint32_t)) == 0
 
 

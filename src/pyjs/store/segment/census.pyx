@@ -15,7 +15,7 @@ from pyjs.store.segment.contents cimport ERASED_BIT, SegmentContents, SubjectRow
 
 
 def removals_of(SegmentContents c not None) -> bytes:
-    """Return the sequences of the DELETES records of a segment, u64 each."""
+    """Return the sequences in the DELETES records of a segment as an array of u64."""
     cdef bytes out = bytes(<size_t> c.n_removals * 8)
     cdef uint64_t* p = <uint64_t*> <char*> out
     cdef uint32_t i
@@ -25,7 +25,7 @@ def removals_of(SegmentContents c not None) -> bytes:
 
 
 def message_ranges(SegmentContents c not None) -> list:
-    """Return (first, last) of each range of sequences that had a message, whether it was removed or not."""
+    """Return (first, last) of each range of sequences that had a message, including removed ones."""
     cdef uint32_t i, begin = 0
     ranges = []
     for i in range(c.n):
@@ -39,21 +39,21 @@ def message_ranges(SegmentContents c not None) -> list:
 
 
 def sorted_seqs(bytes seqs) -> bytes:
-    """Return the u64 sequences in `seqs`, sorted."""
+    """Return the array of u64 sequences `seqs` in ascending order."""
     cdef bytes out = bytes(bytearray(seqs))
     qsort(<char*> out, len(out) // 8, 8, by_seq)
     return out
 
 
 def next_named(bytes seqs, uint64_t seq) -> int:
-    """Return the first sequence >= `seq` in the sorted `seqs`, or 0 if there is none."""
+    """Return the first sequence >= `seq` in `seqs`, an ascending array of u64, or 0 if there is none."""
     cdef size_t n = len(seqs) // 8
     cdef size_t at = place_of(<const uint64_t*> <const char*> seqs, n, seq)
     return (<const uint64_t*> <const char*> seqs)[at] if at < n else 0
 
 
 cdef size_t place_of(const uint64_t* seqs, size_t n, uint64_t seq) noexcept nogil:
-    """Return the index of the first sequence >= `seq`."""
+    """Return the index of the first of `n` ascending sequences that is >= `seq`, or `n` if there is none."""
     cdef size_t low = 0, high = n, middle
     while low < high:
         middle = (low + high) >> 1
@@ -65,7 +65,7 @@ cdef size_t place_of(const uint64_t* seqs, size_t n, uint64_t seq) noexcept nogi
 
 
 def agrees(SegmentContents found not None, SegmentContents c not None) -> bool:
-    """Return whether an index file agrees with its segment.
+    """Return whether the contents `found` of an index file agree with those of its segment, `c`.
 
     A message that was erased after the index file was written counts as equal.
     """
@@ -107,8 +107,8 @@ def body_of(SegmentContents c not None, uint64_t seq) -> tuple:
 def live_in(SegmentContents c not None, uint64_t floor, bytes removed) -> tuple:
     """Return (messages, bytes of subjects and bodies, messages with headers, first sequence, erased sequences).
 
-    Messages below `floor` or in `removed` (sorted) are not live. The fifth value lists erased messages whose
-    removal no record shows.
+    Messages below `floor` or in `removed`, an ascending array of u64, are not live. The last value lists the other
+    messages that are erased.
     """
     cdef const uint64_t* seqs = <const uint64_t*> <const char*> removed
     cdef size_t n = len(removed) // 8

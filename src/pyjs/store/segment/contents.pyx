@@ -34,7 +34,7 @@ cdef class SegmentContents:
 
     # -- entries -----------------------------------------------------------------------------------------------
     cdef void own_entries(self) except *:
-        """Copy borrowed entries."""
+        """Replace borrowed entries with a copy that these contents own."""
         cdef Entry* theirs = self.entries
         self.entries, self.room, self.borrowed = NULL, 0, False
         if self.reserve_entries(self.n) != 0:
@@ -49,7 +49,7 @@ cdef class SegmentContents:
         return &self.entries[self.n - 1]
 
     cdef int add_gap(self, uint64_t before) noexcept nogil:
-        """Add dead entries up to the sequence `before`, exclusive."""
+        """Add dead entries up to the sequence `before`, exclusive; return -1 if there is no room for them."""
         cdef uint64_t first = self.base_seq + self.n
         cdef Entry* e
         if before > first and before - self.base_seq > UINT32_MAX:
@@ -108,7 +108,7 @@ cdef class SegmentContents:
         return self.n_subjects - 1
 
     cdef void count_message(self, Entry* e, uint32_t place) noexcept nogil:
-        """Count the last entry's message for the subject at `place`."""
+        """Count the message of the last entry, `e`, for the subject at position `place`."""
         cdef SubjectRow* row = &self.subjects[place]
         cdef uint32_t i = <uint32_t> (e.seq - self.base_seq)
         e.subject_id = place
@@ -127,7 +127,7 @@ cdef class SegmentContents:
         self.message_bytes += e.subject_len + e.size
 
     cdef list lacks(self, const uint64_t* removals, uint32_t n):
-        """Return those of `n` removals that these contents do not have."""
+        """Return those of the `n` given removals that these contents do not have."""
         cdef set found = set()
         cdef list lost = []
         cdef uint32_t i

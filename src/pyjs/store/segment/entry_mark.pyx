@@ -58,7 +58,7 @@ def read_mark(bytes state not None) -> EntryMark:
 
 
 def cut_steps(SegmentFiles files not None, uint64_t group):
-    """Remove everything after the last mark of `group`, or nothing if it has no mark. Each step reads one segment.
+    """Remove everything after the last mark of `group`, or nothing if there is none. Each step reads one segment.
 
     Return the mark or None, the numbers of the segments that were cut or removed, and the sequences of messages whose
     recorded erasure was cut off: their bytes may be overwritten already.
@@ -102,7 +102,11 @@ cdef set _erasures(SegmentContents c):
 
 
 def _read(SegmentFiles files, path, number):
-    """Return the contents, the STATE record with the last mark (or b""), and the offset at which to cut (or None)."""
+    """Return (contents, body of the STATE record with the last mark, offset in the file at which to cut).
+
+    The body is b"" if there is no mark; the offset is None if nothing must be cut. Return None if the header of the
+    segment is damaged.
+    """
     cdef SegmentContents c
     with closing(files.disk, files.disk.open_read_only(path)) as fd:
         image = open_image(files.disk, path, fd, files.key)
@@ -121,7 +125,7 @@ def _read(SegmentFiles files, path, number):
 
 
 def _remove(SegmentFiles files, list segments) -> None:
-    """Remove `segments`, which have no valid mark."""
+    """Remove `segments`, pairs of a path and a number of messages, which have no valid mark."""
     for path, messages in segments:
         if messages:
             files.log.warn(f"{path} is removed: what is in it is applied again, since no mark covers it")

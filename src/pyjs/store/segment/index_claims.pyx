@@ -27,7 +27,9 @@ cdef enum:
 
 
 def confirmed(SegmentContents c not None, image) -> bool:
-    """Return whether the records between the messages agree with the index file.
+    """Return whether the records between the messages of a segment agree with its index file.
+
+    `c` has the contents of the index file, `image` is the segment's image.
 
     Raises:
         OSError: the segment cannot be read.
@@ -55,7 +57,7 @@ def confirmed(SegmentContents c not None, image) -> bool:
 
 
 cdef class Between:
-    """Iterates over the records of one segment that are not messages."""
+    """A reader of the records of one segment that are not messages."""
     cdef SegmentContents c
     cdef object image
     cdef bytes data             # a piece of the image
@@ -116,7 +118,7 @@ cdef class Between:
         return True
 
     cdef const char* bytes_at(self, uint64_t at, size_t size) except? NULL:
-        """Return `size` bytes of the image at `at`, or NULL if the image is shorter."""
+        """Return `size` bytes of the image from offset `at`, or NULL if the image is shorter."""
         cdef size_t wanted
         if at < self.data_at or at + size > self.data_at + <uint64_t> len(self.data):
             self.reads += 1
@@ -128,7 +130,7 @@ cdef class Between:
 
 
 def begins_alike(SegmentContents known not None, SegmentContents c not None) -> bool:
-    """Return whether an index file has the same messages as the part of its segment that still exists.
+    """Return whether the index file `known` has the messages of `c`, the existing part of its segment.
 
     If so, the index file shows which messages were in the missing end. Damaged parts of the segment are not
     compared.
@@ -137,7 +139,7 @@ def begins_alike(SegmentContents known not None, SegmentContents c not None) -> 
 
 
 cdef bint alike(SegmentContents known, SegmentContents c, uint32_t n) noexcept:
-    """Return whether an index file has the messages among the first `n` entries of its segment."""
+    """Return whether the index file `known` has the messages among the first `n` entries of its segment `c`."""
     cdef uint32_t i
     cdef Entry* e
     cdef Entry* found
@@ -153,11 +155,11 @@ cdef bint alike(SegmentContents known, SegmentContents c, uint32_t n) noexcept:
 
 
 def lost_removals(SegmentContents known not None, SegmentContents c not None) -> list | None:
-    """Return the removals (with ERASED_BIT) that only the index file of a damaged segment still has.
+    """Return the removals (with ERASED_BIT) that the index file `known` has and its damaged segment `c` lacks.
 
-    Return None if it has no more than the segment (a higher first_seq counts as a removal), or if it is not of this
-    segment: it has other messages, or more removals than the damaged bytes can have recorded. The segment may have
-    grown since the index file was written.
+    The list is empty if the index file has only a higher first_seq. Return None if it has no more than the segment,
+    or if it is not of this segment: it has other messages, or more removals than the damaged bytes can have recorded.
+    The segment may have grown since the index file was written.
     """
     cdef uint64_t size
     if c.lost_bytes == 0 or c.base_seq != known.base_seq or not alike(known, c, min(c.n, known.n)):

@@ -35,7 +35,7 @@ cdef packed struct IndexHeader:
     uint64_t spare
 
 cdef class FullSegment:
-    """A segment that gets no more records; another thread writes its index file.
+    """The data for the index file of a segment that gets no more records; another thread writes the file.
 
     The entries belong to the store, which neither changes nor frees them until the sync with this object ends.
     """

@@ -54,7 +54,7 @@ cdef list spare_buffers = []
 
 
 class IndexUnusable(PyjsError):
-    """Raised if an index file cannot be used; `ordinary` means without damage: no file, another version or key."""
+    """Raised if an index file cannot be used; `ordinary` means that damage is not the cause."""
 
     def __init__(self, reason, ordinary=False) -> None:
         super().__init__(reason)
@@ -67,7 +67,7 @@ cdef inline size_t padded(size_t size) noexcept nogil:
 
 # -- bytes -----------------------------------------------------------------------------------------------------
 cpdef bytes encode_index(SegmentContents c):
-    """Return the index file for the contents `c` of a segment."""
+    """Return the bytes of an unencrypted index file for the contents `c` of a segment."""
     cdef size_t size = encoded_size(c)
     cdef bytes data = PyBytes_FromStringAndSize(NULL, size)
     cdef char* out = PyBytes_AS_STRING(data)
@@ -158,7 +158,7 @@ cdef void copy_parts(SegmentContents c, IndexHeader* h, const char* p) except *:
 
 
 cdef bint consistent(SegmentContents c) except *:
-    """Return whether entries and subjects are valid; after this, a recovery uses their numbers unchecked."""
+    """Return whether the entries and subjects of `c` are valid, so that a recovery can use them unchecked."""
     cdef SubjectRow* rows = <SubjectRow*> calloc(c.n_subjects + 1, sizeof(SubjectRow))
     cdef SubjectRow* row
     cdef uint32_t i, messages = 0, with_headers = 0
@@ -217,7 +217,7 @@ def index_path(str segment_path) -> str:
 
 
 def encrypted(data, key) -> bytes:
-    """Return the bytes of an encrypted index file."""
+    """Return the encrypted index file for the unencrypted one, `data`."""
     nonce = key.new_nonce()
     head = b"PYJSIDX\n" + INDEX_VERSION.to_bytes(4, "little") + key.algorithm.to_bytes(4, "little") + nonce
     return head + key.stream(key.algorithm, nonce).apply(data, 0)
@@ -244,7 +244,7 @@ def load_index(disk, str path, image, key, stored=None) -> SegmentContents:
     If the index file was in the account's common file, `stored` has its bytes.
 
     Raises:
-        IndexUnusable: the caller must read the segment.
+        IndexUnusable: the index file cannot be used, so the caller must read the segment.
         OSError: out of file descriptors or memory.
     """
     cdef SegmentContents c
@@ -288,7 +288,7 @@ def map_whole(disk, str path) -> object:
 
 
 def fits_segment(SegmentContents c not None, uint64_t size, bytes head, bytes tail) -> bool:
-    """Return whether the index `c` matches a segment with the header `head` and the last bytes `tail`."""
+    """Return whether the index `c` matches a segment of `size` bytes with the header `head` and the end `tail`."""
     cdef SegmentHeader header
     cdef RecordHeader footer
     cdef uint64_t[6] summary
@@ -318,9 +318,9 @@ def fits_segment(SegmentContents c not None, uint64_t size, bytes head, bytes ta
 
 
 def store_index(disk, str path, data) -> None:
-    """Write an index file. Raises OSError; the checksum shows later that an incomplete file is invalid.
+    """Write an index file without a sync; its checksum reveals an incomplete file. Raises OSError.
 
-    An existing file of that name is removed, not overwritten, since it may be mapped.
+    An existing file at `path` is removed, not overwritten, since it may be mapped.
     """
     try:
         disk.unlink(path)
@@ -331,9 +331,9 @@ def store_index(disk, str path, data) -> None:
 
 
 def small_index(FullSegment f not None):
-    """Return the index file of a small segment, made from memory alone, or None if it is too large or must be read.
+    """Return the index file of a small segment, made from memory alone, or None if this is not possible.
 
-    Must be called in the thread of the store.
+    Call this in the thread of the store.
     """
     cdef SegmentContents c
     cdef Entry[SMALL_ENTRIES] room
@@ -387,7 +387,7 @@ def index_segment(disk, FullSegment f not None) -> None:
 
 
 def whole_image(disk, str path, key):
-    """Return the plain image of a segment, as a map if the file is plain."""
+    """Return the plain image of a segment, as a map if the file is plain. Raises ValueError if it is empty."""
     with closing(disk, disk.open_read_only(path)) as fd:
         image = open_image(disk, path, fd, key)
         if image.size == 0:
@@ -408,7 +408,7 @@ def index_segments(disk, segments) -> list:
 
 cdef FullSegment full_segment(Catalogue catalogue, SegmentFiles files, object retired, Segment* s, bint footer,
                               uint64_t chain, bint whole):
-    """Return the data for the index file of `s`; `whole`: the file has all records that the store has."""
+    """Return the data for the index file of `s`; `whole` means that the file of `s` lacks no record."""
     cdef FullSegment f = FullSegment()
     f.catalogue, f.retired = catalogue, retired
     f.path, f.key = files.path_of(s.number), files.key
@@ -423,10 +423,13 @@ cdef FullSegment full_segment(Catalogue catalogue, SegmentFiles files, object re
 
 cdef class FullSegment:
     cdef SegmentContents contents(self, const char* file, size_t size, char* room):
-        """Return the contents of the segment mapped at `file`: from the entries if possible, otherwise by a scan.
+        """Return the contents of the segment whose image is at `file`, from the entries if possible, else by a scan.
 
         The entries are copied to `room`, their place in the index file; this memory must stay as long as the
         contents.
+
+        Raises:
+            IndexUnusable: the segment is damaged or incomplete, or has wide gaps.
         """
         cdef SegmentContents c
         cdef int failed
@@ -489,7 +492,7 @@ cdef inline const char* name_in(const char* file, Entry* e) noexcept nogil:
 
 
 def remove_file(disk, log, str path) -> None:
-    """Remove a file that must not be used again, if it exists."""
+    """Remove a file if it exists. An error is only logged."""
     try:
         disk.unlink(path)
     except FileNotFoundError:
@@ -499,7 +502,7 @@ def remove_file(disk, log, str path) -> None:
 
 
 class SegmentSync(SyncJob):
-    """A SyncJob that then writes the index files of newly sealed segments.
+    """A SyncJob that also writes the index files of newly sealed segments, after the sync.
 
     An index file is only a cache, so a failure to write one is not an error.
     """
@@ -510,7 +513,7 @@ class SegmentSync(SyncJob):
         self.problems = []              # errors while writing index files
 
     def __call__(self):
-        """Sync; return the error of the first call that failed, or None if everything is durable."""
+        """Sync, then write index files; return the first error of the sync, or None if everything is durable."""
         error = super().__call__()
         if error is None:
             self.problems = index_segments(self.disk, self.sealed)

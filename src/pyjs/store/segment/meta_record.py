@@ -24,8 +24,8 @@ HEAD_SIZE = 1 << 20  # bytes at the start of an encrypted segment in which the u
 def meta_in(disk: Disk, path: str, opener: Opener, around: bool = False) -> bytes:
     """Return the envelope in the last META record of a segment, or b"" if there is none.
 
-    In an encrypted segment, the unencrypted META record has the wrapped data key. With `around`,
-    unreadable pages count as zeros.
+    The key of an encrypted segment is read from its unencrypted META record. With `around`, unreadable pages count
+    as zeros.
 
     Raises:
         Locked: the key is unknown.

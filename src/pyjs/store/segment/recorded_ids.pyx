@@ -24,14 +24,14 @@ KEPT = ".ids"
 
 
 def kept_path(str path) -> str:
-    """Return the new name for a segment without live messages that is still needed for its ids."""
+    """Return the new path for a segment without live messages whose message ids are still needed."""
     return f"{path[:-4]}{KEPT}"
 
 
 def headers_steps(SegmentFiles files not None, int64_t from_ns):
-    """Return (sequence, time, headers) of the messages since `from_ns`, in order; each step reads one file.
+    """Yield after each file; return (sequence, time, headers) of the messages with headers since `from_ns`, in order.
 
-    Removes `.ids` files that have no such messages or cannot be read.
+    Erased messages are not included. Remove `.ids` files that have no such messages or cannot be read.
     """
     names = [name for name in files.disk.list_dir(files.directory)
              if is_segment(name) or (name.endswith(KEPT) and is_segment(f"{name[:-4]}.seg"))]
@@ -56,7 +56,10 @@ def headers_steps(SegmentFiles files not None, int64_t from_ns):
 
 
 cdef tuple _read(SegmentFiles files, str path, int64_t from_ns):
-    """Return the messages of one file, and the time of its last message."""
+    """Return a list of (sequence, time, headers) from one file, or None, and the time of its last message.
+
+    Return (None, 0) if the file is unreadable.
+    """
     cdef SegmentContents c
     try:
         with closing(files.disk, files.disk.open_read_only(path)) as fd:

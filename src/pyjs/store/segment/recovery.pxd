@@ -5,7 +5,7 @@ from pyjs.store.segment.contents cimport SegmentContents
 from pyjs.store.segment.segment_files cimport SegmentFiles
 
 cdef class RecoveredSegment:
-    """One segment file, as the recovery found it."""
+    """A segment file, as the recovery found it."""
     cdef SegmentContents contents
     cdef bint ended                     # the file is complete, even if it has no FOOTER
     cdef uint32_t encoding                  # flags of its outer header
@@ -13,7 +13,7 @@ cdef class RecoveredSegment:
     cdef uint64_t indexed               # bytes that its index file covers; 0: there is none
 
 cdef class Recovery:
-    """One recovery: its results from all segments read so far."""
+    """A recovery of the segments of a directory, with the results from all segments read so far."""
     cdef SegmentFiles files
     cdef uint64_t segment_size
     # (number, index file) of the last segment, if its index file is in the common file; None: it is not

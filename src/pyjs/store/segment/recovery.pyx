@@ -36,7 +36,7 @@ cdef uint64_t SEQ_MAX = 0xfffffffffffffffeu     # no message has a higher sequen
 
 
 def is_segment(str name) -> bool:
-    """Return whether a file name is that of a segment; the server leaves all other files alone."""
+    """Return whether `name` is the file name of a segment."""
     digits = name[:-4]
     return (name.endswith(".seg") and digits.isascii() and digits.isdigit()
             and int(digits) <= 0xffffffff and name == f"{int(digits):08d}.seg")
@@ -46,9 +46,9 @@ def contents_of(str path, data, uint32_t number, uint64_t incarnation, uint64_t 
                 image=None):
     """Return the contents of the segment `path` by a scan, or None if its header is damaged and cannot be rebuilt.
 
-    `data` are the bytes of `image`, which knows their place in the file; without `image`, the file is plain. `sure`
-    means that the header is known to have had `number`, `incarnation` and `next_seq`; records after damage
-    at the start are then used.
+    `data` has the bytes of `image`; without `image`, the file is plain. `sure` means that the header is known to have
+    had `number`, `incarnation` and `next_seq`. A damaged header is then rebuilt from these, if the scan finds a
+    message.
 
     Raises:
         UnknownFormat: another version wrote it.
@@ -75,7 +75,7 @@ def contents_of(str path, data, uint32_t number, uint64_t incarnation, uint64_t 
 
 
 def report(log, str path, SegmentContents c) -> None:
-    """Log the damage of a segment."""
+    """Log each damaged place of a segment."""
     for at, size, what in c.problems:
         log.warn(f"{path} at {at}: {size} bytes: {what}")
 
@@ -123,7 +123,10 @@ cdef class Recovery:
 
     # -- files -------------------------------------------------------------------------------------------------
     def _expect_tail(self, names) -> None:
-        """If `names` lack a segment whose index file was stored, write that file, so that the loss is counted."""
+        """If `names` lack the segment of the stored index file, write this file, so that the loss is counted.
+
+        Add the index file to `names`.
+        """
         if self.stored_tail is not None:
             stem = f"{self.stored_tail[0]:08d}"
             if f"{stem}.seg" not in names:
@@ -137,7 +140,7 @@ cdef class Recovery:
         return stored is not None and f"{stored[0]:08d}.seg" == path.rpartition("/")[2]
 
     def _keep_tail(self, path) -> None:
-        """Write the stored index file to its own file, since its segment has changed and this file shows the loss."""
+        """Write the stored index file of a segment to a separate file, so that it can show losses of the segment."""
         (_, data), self.stored_tail = self.stored_tail, None
         store_index(self.files.disk, index_path(path), data)
 
@@ -195,7 +198,7 @@ cdef class Recovery:
         return self.take(c, image, size, ended, c.end if indexed else 0)
 
     cdef RecoveredSegment take(self, SegmentContents c, image, uint64_t size, bint ended, uint64_t indexed):
-        """Add the losses and removals of a segment; the next segment must continue after its last sequence."""
+        """Add the losses of a segment to the results, and return the segment as a RecoveredSegment."""
         cdef RecoveredSegment found = RecoveredSegment()
         found.contents, found.ended, found.size, found.indexed = c, ended, size, indexed
         found.encoding = image.outer.flags if image.outer is not None else 0
@@ -251,7 +254,7 @@ cdef class Recovery:
     def _from_records(self, path, number, image, SegmentContents known=None):
         """Return the contents by a scan, or None if the header is damaged and cannot be rebuilt.
 
-        `known` are the contents of the index file, which repeats the fields of the header.
+        `known` has the contents of the index file, which repeats the fields of the header.
         """
         next_seq = self.last_seq + 1 if known is None else known.base_seq
         return contents_of(path, image.whole(True), number, self.files.incarnation, next_seq, known is not None,
@@ -281,7 +284,7 @@ cdef class Recovery:
     def _witness(self, path):
         """Return the contents of an intact index file of this stream at `path`, or None.
 
-        They may not match the segment.
+        The contents may not match the segment.
         """
         cdef SegmentContents known
         try:
@@ -317,7 +320,10 @@ cdef class Recovery:
         self.witnesses.append((path, known.base_seq + known.n - 1, missed, known.message_bytes, ids_ns, what))
 
     def _restore_end(self, SegmentContents c, SegmentContents known) -> bool:
-        """Count the messages in the missing end of an open segment as lost, according to its index file."""
+        """Count the messages in the missing end of an open segment as lost, according to its index file `known`.
+
+        Return False if the index file does not show that the end is missing.
+        """
         if c.sealed or c.end >= known.end or c.base_seq != known.base_seq or c.number != known.number \
                 or not begins_alike(known, c):
             return False
@@ -334,7 +340,7 @@ cdef class Recovery:
     def _restore_removals(self, path, SegmentContents c, SegmentContents known) -> bool:
         """Take the removals whose records are damaged from the index file; return whether there are any.
 
-        The index file stays: it would be needed again if a kill came before they are recorded elsewhere.
+        The index file stays: the next start needs it if the server is killed before the removals are recorded again.
         """
         lost = lost_removals(known, c)
         if lost is None:
@@ -347,7 +353,7 @@ cdef class Recovery:
         return True
 
     cdef void miss(self, SegmentContents known, uint32_t start) except *:
-        """Count the messages from entry `start` on as lost; note the removals that only this segment recorded."""
+        """Count the messages from entry `start` on as lost; note the removals that the segment had recorded."""
         cdef uint32_t i
         for i in range(start, known.n):
             if known.entries[i].flags & ENTRY_MSG:
@@ -357,7 +363,7 @@ cdef class Recovery:
             self.unrecorded.append(known.removals[i])
 
     def _set_aside(self, path, size, reason, witnessed=False) -> None:
-        """Rename an unreadable file, so that no server reads it again; remove an empty file, which was never used."""
+        """Rename an unreadable segment so that no server reads it again; remove a segment without nonzero bytes."""
         directory, _, name = path.rpartition("/")
         if not witnessed:
             remove_file(self.files.disk, self.files.log, index_path(path))
@@ -371,7 +377,11 @@ cdef class Recovery:
         self.files.names_unsynced = True
 
     def _bridge(self, base_seq) -> None:
-        """Continue at `base_seq`; if the end of the previous file is missing, the sequences in between are lost."""
+        """Continue at sequence `base_seq`.
+
+        If the previous file may lack its end, the sequences between the two files count as lost, as far as they fit
+        in the missing end.
+        """
         if self.cut and self.last_seq + 1 < base_seq:
             last_seq = self.last_seq
             self.lost.append((last_seq + 1, min(base_seq - 1, last_seq + self.cut)))

@@ -26,7 +26,10 @@ class SegmentRemoval:
         self._keep = keep
 
     def __call__(self) -> OSError | None:
-        """Delete or rename the segments and delete their index files; return the error, or None if all is durable."""
+        """Delete or rename the segments, and delete their index files.
+
+        Return the error of the sync of their directory, or None. Other errors are only logged.
+        """
         for path in self._paths:
             remove_file(self._disk, self._log, index_path(path))
             try:

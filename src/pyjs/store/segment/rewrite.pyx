@@ -95,7 +95,7 @@ cdef SegmentRewrite missing_of(object disk, str path, uint32_t number, uint64_t 
 
 
 def record_of(StoredMessage message not None) -> bytes:
-    """Return the record for a message, without its checks."""
+    """Return the record for a message; its check and its checksum are not set."""
     cdef RecordHeader h
     memset(&h, 0, sizeof(h))
     body = message.subject + message.headers + message.payload
@@ -162,7 +162,7 @@ cdef class SegmentRewrite:
             return bytes(1)
 
     cdef SegmentContents contents_in(self, object view):
-        """Return the contents of an undamaged file."""
+        """Return the contents of the old file. Raises ValueError if the file is damaged."""
         cdef size_t size = 0
         cdef const char* file = borrowed(view, &size)
         cdef SegmentContents c
@@ -174,7 +174,7 @@ cdef class SegmentRewrite:
         return c
 
     cdef SegmentContents damaged_contents(self, object view):
-        """Return the intact contents of a damaged file."""
+        """Return the intact contents of the old file; they are empty if it is not of this stream."""
         cdef SegmentContents c = contents_of(self.path, view, self.number, self.incarnation, self.base, True)
         if c is None or c.incarnation != self.incarnation:
             c = SegmentContents()
@@ -201,7 +201,11 @@ cdef class SegmentRewrite:
             raise MemoryError
 
     cdef int restore_all(self, SegmentContents old, const char* file) except -1:
-        """Add the intact records, and a restored record in place of each damaged one."""
+        """Add the intact records, and a restored record in place of each damaged one.
+
+        Raises:
+            ValueError: there is no restored record for a live message.
+        """
         cdef uint32_t i
         cdef uint64_t at
         cdef RecordHeader h
@@ -223,7 +227,7 @@ cdef class SegmentRewrite:
         return 0
 
     cdef int copy_live(self, SegmentContents old, const char* file) noexcept nogil:
-        """Add the records of live messages."""
+        """Add the records of live messages; return -1 if out of memory."""
         cdef Entry* e
         cdef RecordHeader h
         cdef uint32_t i
@@ -270,7 +274,7 @@ cdef class SegmentRewrite:
         return self.put_plain(KIND_META, 0, self.first - 1, meta, size) if size else 0
 
     cdef int put_removals(self, int flags) noexcept nogil:
-        """Record the removals in `removed` with erasure if `flags` has FLAG_ERASED, otherwise those without."""
+        """Add records of removals: those with erasure if `flags` has FLAG_ERASED, otherwise those without."""
         cdef uint64_t* seqs = <uint64_t*> malloc(<size_t> self.n_removed * 8 + 8)
         cdef uint32_t i
         cdef size_t n = 0, at = 0, some
@@ -318,7 +322,7 @@ cdef class SegmentRewrite:
 
 
 cdef inline bint is_copy(Entry* e, Entry* found) noexcept nogil:
-    """Return whether `found` has the metadata of entry `e`; the caller must have verified its content."""
+    """Return whether entry `found` has the sequence, time and sizes of entry `e`."""
     return (found.flags & ENTRY_MSG and found.seq == e.seq and found.ts == e.ts and found.size == e.size
             and found.header_len == e.header_len and found.subject_len == e.subject_len)
 

@@ -6,7 +6,7 @@ from pyjs.store.format.record cimport RecordHeader, SegmentHeader
 from pyjs.store.segment.contents cimport SegmentContents
 
 cdef class SegmentScan:
-    """One scan of one segment file; it cannot be repeated."""
+    """A scan of one segment file, which cannot be repeated."""
     cdef SegmentContents c              # the result
     cdef uint64_t shift    # offset of the image in its file, since torn writes end at sectors of the file
     cdef bint unread                    # the end of the file is unreadable, so damage there is not a torn write

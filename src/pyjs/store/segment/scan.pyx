@@ -57,10 +57,10 @@ cdef inline size_t end_of_bytes(const char* p, size_t at, size_t size) noexcept 
 
 
 def scan_segment(bytes data) -> SegmentContents:
-    """Return the contents of the bytes of a segment file. For tests and tools.
+    """Return the contents of a segment file whose bytes are `data`. For tests and tools.
 
     Raises:
-        ValueError: `data` does not begin with a segment header.
+        ValueError: `data` does not begin with an intact segment header of this version.
     """
     if check_segment_header(data, len(data)) != 0:
         raise ValueError("no header of a segment that this version reads")
@@ -105,7 +105,7 @@ cdef int told_header(SegmentHeader* header, const char* p, size_t size, uint32_t
 
 
 cdef bint sendable(const char* subject, size_t n) noexcept nogil:
-    """Return whether a protocol line can contain a subject: only separators are refused.
+    """Return whether a protocol line can contain a subject: it is not empty and has no white space.
 
     wire/parser applies the same rule, so every subject that a client can publish to can be read again.
     """
@@ -117,7 +117,7 @@ cdef bint sendable(const char* subject, size_t n) noexcept nogil:
 
 
 cdef bint begins_batch(const char* headers, size_t n) noexcept nogil:
-    """Return whether a header block is that of the first message of a batch."""
+    """Return whether `headers` are those of the first message of a batch."""
     cdef const char* end = headers + n
     cdef const char* p = <const char*> memmem(headers, n, b"\nNats-Batch-Sequence:", 21)
     if p == NULL:
@@ -137,19 +137,19 @@ cdef class SegmentScan:
         table_free(&self.by_name)
 
     cdef SegmentContents whole(self, const char* p, size_t size):
-        """Scan a file with an undamaged header."""
+        """Scan a file with an undamaged header; return its contents."""
         cdef SegmentHeader header
         memcpy(&header, p, SEGMENT_HEADER_SIZE)
         return self.behind(&header, p, size)
 
     cdef SegmentContents without_header(self, SegmentHeader* header, const char* p, size_t size):
-        """Scan a file with a damaged header, for which `header` was rebuilt."""
+        """Scan a file with a damaged header, for which `header` was rebuilt; return its contents."""
         memcpy(&header.checksum, p + SEGMENT_HEADER_SIZE - CHECKSUM_SIZE, CHECKSUM_SIZE)
         self.adrift = True              # the checksum in the header may be the damaged part
         return self.behind(header, p, size)
 
     cdef SegmentContents behind(self, SegmentHeader* header, const char* p, size_t size):
-        """Scan the records after a header."""
+        """Scan the records after a header; return the contents of the file."""
         cdef SegmentContents c = self.c
         cdef int failed
         c.base_seq, c.incarnation, c.number = header.base_seq, header.incarnation, header.number
@@ -166,7 +166,10 @@ cdef class SegmentScan:
         return self.without_batch(header) if self.batch_at and not c.sealed else c
 
     cdef SegmentContents without_batch(self, SegmentHeader* header):
-        """Scan again without the last batch: its last message is missing, so the batch was not acknowledged."""
+        """Scan again without the last batch, whose last message is missing; return the contents.
+
+        If the end of the file is damaged, the messages of the batch count as lost.
+        """
         cdef SegmentScan scan = SegmentScan()
         cdef size_t end = end_of_bytes(self.p, self.batch_at, self.size)
         scan.shift, scan.unread, scan.adrift = self.shift, self.unread, self.begun_adrift
@@ -185,7 +188,7 @@ cdef class SegmentScan:
         return scan.c
 
     cdef SegmentContents without_parts(self, SegmentHeader* header):
-        """Scan again, and treat the parts of batches before their holes as damage too."""
+        """Scan again, and treat the parts of batches before their holes as damage too; return the contents."""
         cdef SegmentScan scan = SegmentScan()
         scan.shift, scan.unread, scan.adrift = self.shift, self.unread, self.begun_adrift
         scan.c.problems += [each for each in self.c.problems if each[0] < SEGMENT_HEADER_SIZE]
@@ -263,7 +266,7 @@ cdef class SegmentScan:
             return self.parts.get(at, 0)
 
     cdef bint is_hole(self, size_t at, size_t end) noexcept nogil:
-        """Return whether a sector between two records is all zeros, or the rest of the page from `at` on is.
+        """Return whether a sector between `at` and `end` is all zeros, or the page of `at` from there on is.
 
         A page that the kernel wrote back before the last write to the page has zeros after a record, while the next
         page may have bytes of that write.
@@ -315,8 +318,8 @@ cdef class SegmentScan:
     cdef int put_right(self, size_t at, size_t length) noexcept nogil:
         """Correct and accept a DELETES or STATE record with one damaged byte.
 
-        Return 1 if the record was accepted; 0 if it is of another kind or has more damage; -1 if memory is
-        short. The correction is proven by 96 bits of checksums.
+        Return 1 if the record was accepted; 0 if it is of another kind or was not corrected; -1 if out of
+        memory. The correction is proven by 96 bits of checksums.
         """
         cdef char[MEND_SIZE_MAX] record
         cdef RecordHeader h
@@ -336,7 +339,10 @@ cdef class SegmentScan:
         return 1 if self.take(at, record) == 0 else -1
 
     cdef bint goes_on(self, size_t at, RecordHeader* h) noexcept nogil:
-        """Return whether the next record confirms length and sequence of an erased message with a bad checksum."""
+        """Return whether the bytes after an erased message confirm its length and sequence.
+
+        This is needed if the checksum of the message is wrong.
+        """
         cdef size_t behind = at + h.length, end
         cdef RecordHeader after
         if not plausible(self.p + behind, self.size - behind):
@@ -346,7 +352,7 @@ cdef class SegmentScan:
         return after.seq >= h.seq + (after.kind == KIND_MSG) and after.seq - h.seq < GAP_MAX
 
     cdef void judge_end(self, size_t at, size_t used) noexcept nogil:
-        """Decide whether the bytes at..used are a torn write or damage; no valid record follows them."""
+        """Report the bytes from `at` to `used` as a torn write or as damage; no valid record follows them."""
         cdef RecordHeader h
         cdef size_t end = self.cut_at(used)
         cdef bint whole = plausible(self.p + at, self.size - at)
@@ -379,7 +385,7 @@ cdef class SegmentScan:
         return memcmp(&computed, self.p + begin, end - begin) == 0
 
     cdef size_t cut_at(self, size_t used) noexcept nogil:
-        """Return the offset at which a write was torn, if its last nonzero byte is before `used`; 0 if it is damage.
+        """Return the offset at which a write with its last nonzero byte before `used` was torn, or 0 if it was not.
 
         A power failure tears a write at a sector, a kill at a page. The written bytes may themselves end with
         zeros: these then reach to the end of the page, and the zeros of reserved space follow.
@@ -415,9 +421,9 @@ cdef class SegmentScan:
 
     # -- contents of records -----------------------------------------------------------------------------------
     cdef int take(self, size_t at, const char* record) noexcept nogil:
-        """Add the record at `at` to the contents.
+        """Add the record at `at` to the contents; return -1 if out of memory.
 
-        `record` points to it in the image, or to a corrected copy of it.
+        `record` points to the record in the image, or to a corrected copy.
         """
         cdef RecordHeader h
         cdef uint64_t[2] state
@@ -460,7 +466,7 @@ cdef class SegmentScan:
         return failed
 
     cdef void note_mark(self, size_t at, RecordHeader* h) noexcept nogil:
-        """Store the place of the mark in a STATE record, if it has one. Marks after a hole are ignored."""
+        """Store the place of the mark if a STATE record has one. Marks after a hole are ignored."""
         if h.length >= RECORD_SIZE_MIN + MARK_SIZE_MIN and self.hole_at == 0:
             self.c.mark_at, self.c.mark_size = at + RECORD_HEADER_SIZE, h.length - RECORD_SIZE_MIN
             self.c.mark_end = at + h.length

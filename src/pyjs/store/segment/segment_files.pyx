@@ -43,7 +43,7 @@ cdef class SegmentFiles:
         return last_ts >= self.ids_from and self.ids_from != TIME_MAX
 
     cdef void wrote(self, str path) except *:
-        """Mark an open file as unsynced."""
+        """Mark the open file at `path` as unsynced."""
         self.handles.wrote(path)
         if path not in self.unsynced:
             self.unsynced.append(path)

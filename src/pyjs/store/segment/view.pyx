@@ -89,13 +89,13 @@ cdef class View:
         free(self.filled.chunks)
 
     cdef int count(self, uint64_t n) except -1:
-        """Add filled bytes to the total."""
+        """Add `n` filled bytes to the totals; free views if the limit is exceeded."""
         self.held += n
         self.cache.held += n
         return self.cache.make_room() if self.cache.is_over() else 0
 
     cdef int give_up(self) except -1:
-        """Make the owner of this view drop the view."""
+        """Make the owner drop this view, and remove the view from the cache."""
         owner = self.owner()
         if owner is not None:
             owner.drop_map(self.number)
@@ -109,7 +109,7 @@ cdef class View:
         self.held = 0
 
     cdef int fill(self, object fd, uint64_t begin, uint64_t end, uint64_t limit) except -1:
-        """Fill the bytes begin..end. Return 0, or 1 if some of them cannot be read.
+        """Fill the bytes from `begin` to `end`, exclusive. Return 0, or 1 if some of them cannot be read.
 
         `fd` is the open file, whose image has `limit` bytes now.
         """
@@ -153,7 +153,10 @@ cdef class View:
         return 0
 
     cdef int put(self, const char* data, uint64_t at, size_t n) except -1:
-        """Copy bytes that were just written to the file to the view, if the bytes before them are filled."""
+        """Copy `n` bytes of `data`, which were written to the file, to offset `at` of the view.
+
+        Do nothing if the bytes before them are not filled.
+        """
         if self.filled.end == at and self.filled.begin < at and at + n <= self.size:
             memcpy(self.memory + at, data, n)
             self.filled.end = at + n

@@ -51,7 +51,7 @@ LIVE, REMOVED, UNKNOWN = range(3)
 
 @dataclass(eq=False, slots=True)
 class Listed:
-    """A consumer in the list."""
+    """A consumer in a consumer list."""
 
     name: str
     ident: int  # number of the entry that created the consumer
@@ -60,13 +60,13 @@ class Listed:
     state: bytes | None  # its first snapshot; None: the entry that had it is lost
 
     def values(self) -> dict[str, Any]:
-        """Return the entry that creates the consumer."""
+        """Return the list entry that creates this consumer."""
         return put_values(self.name, self.ident, self.created_ns, self.config, self.state)
 
 
 @dataclass(eq=False, slots=True)
 class Problem:
-    """One damaged place in a copy."""
+    """A damaged place in one copy of a consumer list."""
 
     path: str
     at: int
@@ -79,7 +79,7 @@ class Problem:
 
 @dataclass(eq=False, slots=True)
 class Copy:
-    """One copy of a list, as it was read: its intact entries and its damage."""
+    """A copy of a consumer list, as it was read: its intact entries and its damage."""
 
     path: str
     entries: dict[int, dict[str, Any]] = field(default_factory=dict)  # by number, in the order of the file
@@ -90,13 +90,13 @@ class Copy:
 
     @property
     def last(self) -> int:
-        """Return the number of the last complete entry, or 0 if there is none."""
+        """The number of the last complete entry, or 0 if there is none."""
         return max(self.entries, default=0)
 
 
 @dataclass(eq=False, slots=True)
 class ConsumerList:
-    """The result of merging both copies of a list."""
+    """A consumer list, merged from its two copies."""
 
     live: dict[str, Listed] = field(default_factory=dict)
     dropped: set[tuple[str, int]] = field(default_factory=set)  # (name, ident) of deleted consumers
@@ -134,14 +134,14 @@ def state_name(name: str, ident: int) -> str:
 
 
 class Owners:
-    """Maps directories of consumer states to their consumers."""
+    """A map from directories of consumer states to their owners: live, removed or unknown consumers."""
 
     def __init__(self, found: ConsumerList) -> None:
         self._live = {file_name(name): each.ident for name, each in found.live.items()}
         self._dropped = {state_name(*each) for each in found.dropped}
 
     def owner_of(self, name: str) -> int:
-        """Return LIVE, REMOVED or, if no entry belongs to the directory `name`, UNKNOWN."""
+        """Return LIVE or REMOVED for the consumer of the directory `name`, or UNKNOWN if there is none."""
         escaped, _, digits = name.rpartition(".")
         ident = int(digits) if digits.isdecimal() and len(digits) < IDENT_DIGITS_MAX else 0
         live = self._live.get(escaped, 0)
@@ -165,12 +165,12 @@ def encode_list(first: int, entries: list[dict[str, Any]], key: StreamKey | None
 def load_list(
     disk: Disk, directory: str, opener: Opener, ends: tuple[int, int] | None = None
 ) -> ConsumerList:
-    """Return the list of a stream; `ends` limits how many bytes of each copy are read.
+    """Return the consumer list of a stream; `ends` limits the number of bytes used of each copy.
 
     Raises:
         UnknownFormat: another version wrote an entry.
         Locked: an entry is encrypted, and `opener` cannot decrypt it.
-        OSError: out of file descriptors or memory, or neither copy can be read.
+        OSError: neither copy can be read, or the error of a copy may be temporary.
     """
     found: list[tuple[str, bytes | OSError]] = []
     for number, path in enumerate(list_paths(directory)):
@@ -194,8 +194,8 @@ def load_list(
 def is_intact(disk: Disk, directory: str, ends: tuple[int, int], opener: Opener) -> bool:
     """Return whether both copies are readable, equal, and complete up to `ends`.
 
-    Ten times as fast as `load_list`, since only the head is decoded. Call this in a thread, since it would delay
-    the event loop. The result may be False while an entry is being written.
+    This is faster than `load_list`, since only the head is decoded. Call it in a thread, since it reads both files.
+    The result may be False while an entry is being written.
 
     Raises:
         UnknownFormat, Locked: as in `load_list`.
@@ -218,7 +218,10 @@ def is_intact(disk: Disk, directory: str, ends: tuple[int, int], opener: Opener)
 
 
 def read_list(found: Iterable[tuple[str, bytes | OSError]], opener: Opener) -> ConsumerList:
-    """Merge the copies, which come with their paths. Raises UnknownFormat or Locked."""
+    """Return the list that results from both copies; `found` has the path and the bytes or the error of each.
+
+    Raises UnknownFormat or Locked, as `load_list` does.
+    """
     opener.saw_plain = False
     copies: list[Copy] = []
     same: bytes | None = None
@@ -314,7 +317,7 @@ def _merged(copies: list[Copy]) -> ConsumerList:
 
 
 def _take_entries(found: ConsumerList, base: int, entries: dict[int, dict[str, Any]]) -> None:
-    """Apply entries in the order of their numbers."""
+    """Apply `entries` in the order of their numbers to the list, and note missing numbers as gaps."""
     due = base if base else min(entries, default=0)
     if entries and not base:  # the head is lost, and perhaps the entries that follow it
         found.gaps.append((0, due - 1))

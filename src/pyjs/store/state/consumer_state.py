@@ -69,7 +69,7 @@ class NextState(NamedTuple):
 
 
 class OpenLogs:
-    """Descriptors of recently written logs, and their syncs. Opening a file takes as long as four writes."""
+    """The open files and the syncs of consumer logs."""
 
     def __init__(self, disk: Disk, files: OpenFiles | None = None, sync: LogSync | None = None) -> None:
         self.sync = sync or LogSync(disk)
@@ -77,7 +77,7 @@ class OpenLogs:
 
 
 class ConsumerStateFile:
-    """The files of one consumer's state. `append` takes one small write."""
+    """The files of one consumer's state: a snapshot, and a log of the changes since then."""
 
     def __init__(
         self,
@@ -101,12 +101,12 @@ class ConsumerStateFile:
 
     @property
     def deltas_size(self) -> int:
-        """Return the size of the deltas since the snapshot."""
+        """The size in bytes of the log entries since the snapshot."""
         return self._end - self._start
 
     @property
     def snapshot_size(self) -> int:
-        """Return the size of the snapshot's envelope, or 0 while no generation is written."""
+        """The size in bytes of the snapshot's envelope, or 0 while no generation is written."""
         return self._start
 
     def begun(self) -> None:
@@ -132,14 +132,14 @@ class ConsumerStateFile:
         self._chain = checksum
 
     def when_synced(self, done: Done) -> None:
-        """Call `done` when everything appended so far is durable, or with the error of a failed sync."""
+        """Call `done` with None when everything appended so far is durable, or with the error of a failed sync."""
         self._logs.sync.when_synced(self._path("log", self._generation), done)
 
     def snapshot(self, data: bytes) -> None:
         """Begin a new generation with `data`, and remove the previous one; `data` is durable on return.
 
         Raises:
-            OSError: the old generation still has everything that was appended, or the new one is complete.
+            OSError: a write failed; the stored state is the old one or `data`.
         """
         generation = max(self._newest, self._generation) + 1
         envelope = encode(KIND_STATE, generation, {"state": data}, self._key)
@@ -183,7 +183,7 @@ class ConsumerStateFile:
         self._stand_behind(FIRST, envelope)
 
     def _stand_behind(self, generation: int, envelope: bytes) -> None:
-        """Continue at the first entry of a generation's log."""
+        """Continue with the given generation, whose log is empty after `envelope`."""
         self._generation = generation
         self._start = self._end = len(envelope)
         self._chain = _checksum_of(envelope)
@@ -198,7 +198,9 @@ class ConsumerStateFile:
                 self._logs.sync.forget(self._path(kind, number))
 
     def load(self, *, seal: bool = True) -> tuple[bytes, list[bytes], list[str]]:
-        """Return (snapshot, deltas, problems) of the stored state. If `seal` is False, nothing is written.
+        """Return (snapshot, deltas, problems) of the stored state.
+
+        Plain files of an encrypted stream are rewritten encrypted, unless `seal` is False.
 
         `append` continues after the deltas. If there are problems, the caller should call `snapshot`, which replaces
         the damaged files.
@@ -250,7 +252,7 @@ class ConsumerStateFile:
     # -- parts ---------------------------------------------------------------------------------------------
 
     def _seal(self, state: bytes, deltas: list[bytes]) -> None:
-        """Rewrite plain files encrypted: first the log, atomically, with all its deltas."""
+        """Replace plain files with an encrypted generation; write the log with all its deltas before the snapshot."""
         generation = self._generation + 1
         envelope = encode(KIND_STATE, generation, {"state": state}, self._key)
         self._sealer = self._sealer_of(envelope)
@@ -287,15 +289,12 @@ class ConsumerStateFile:
         self._logs.sync.began(path)
 
     def _sync_names(self) -> None:
-        """Make the names of the files and of their directory durable.
-
-        The sync of the first log may not have run yet.
-        """
+        """Make the names of the files and of their directory durable."""
         self._disk.sync_dir(self._directory)
         self._disk.sync_dir(self._directory.rpartition("/")[0])
 
     def _is_first_torn(self, numbers: list[int]) -> bool:
-        """Return whether the server was killed before the first generation was durable."""
+        """Return whether all files are torn and none is of a later generation than the first."""
         paths = [self._path(kind, number) for number, kind in self._files()]
         return max(numbers, default=0) <= FIRST and all(is_torn(self._disk.read_file(path)) for path in paths)
 

@@ -24,7 +24,7 @@ JOB_LOGS_MAX = 64  # with `always`, publishers wait for the only thread, which a
 
 
 class LogSyncJob:
-    """A job for any thread that syncs some logs; it uses only files."""
+    """A job that syncs some consumer logs, for any thread; it uses only files."""
 
     def __init__(self, disk: Disk, paths: list[str], new: set[str]) -> None:
         self._disk = disk
@@ -34,7 +34,7 @@ class LogSyncJob:
         self.failed: list[str] = []
 
     def __call__(self) -> Exception | None:
-        """Sync every log; return the first error, or None if all are durable."""
+        """Sync every log that still exists; return the first error, or None if all of them are durable."""
         first: Exception | None = None
         for path in self._paths:
             try:
@@ -57,7 +57,7 @@ class LogSyncJob:
 
 
 class LogSync:
-    """The unsynced logs of all consumers. Calls `ask` once when `begin_sync` should be called.
+    """The unsynced logs of all consumers. It calls `ask` when the owner should call `begin_sync`.
 
     With `always`, jobs are small, since clients wait for them; otherwise one job syncs all writes of the interval.
     """
@@ -104,7 +104,7 @@ class LogSync:
         return path in self._lost
 
     def forget(self, path: str) -> None:
-        """Note that the log was removed; the next sync calls the callbacks that wait for it."""
+        """Record that the log at `path` was removed; callbacks that wait for the log are called at the next sync."""
         self._lost.discard(path)
         self._new.discard(path)
 
@@ -133,7 +133,7 @@ class LogSync:
             self._ask_once()
 
     def sync_now(self) -> None:
-        """Sync all logs in this thread, when the server stops and in tests."""
+        """Sync all logs in this thread; for a stopping server and for tests."""
         while (job := self.begin_sync()) is not None:
             self.finish_sync(job())
 
