@@ -64,7 +64,10 @@ def node_name(server_id: str) -> str:
 
 
 def announce_jetstream(log: Log, options: Options, effective: Options) -> None:
-    """Log the settings of JetStream before the recovery; `effective` has defaults that depend on the machine."""
+    """Log the settings of JetStream before the recovery.
+
+    `effective` are the options completed with defaults that depend on the machine.
+    """
     jetstream = effective.jetstream
     if not options.jetstream.store_dir:
         log.warn("Temporary storage directory used, data could be lost on system reboot")

@@ -44,11 +44,11 @@ cdef double CLEARLY = 0.75
 
 
 cdef class Core:
-    """Decides whether the loop may spin: not while spins take the core from other processes.
+    """A limiter of spins, so that they do not take the core from other processes.
 
     If the kernel preempts many spins, a trial begins. It has STAGES stages, alternately without and with spins, and
-    compares their times. If `has_neighbours` (other servers of the cluster, perhaps on this machine), there is no
-    trial: spinning stops for REST_NS, since spins cost the neighbours more than they gain for this server.
+    compares their times. If `has_neighbours` is true (the server is in a cluster), there is no trial: spinning stops
+    for REST_NS, since spins cost other servers on this machine more than this server gains.
     """
 
     cdef bint has_neighbours
@@ -66,7 +66,10 @@ cdef class Core:
         self.preempted = preemptions()
 
     cdef void turned(self, int64_t gap_ns, int64_t now_ns) noexcept:
-        """Count a turn that has ended; it began `gap_ns` after the end of the turn before it."""
+        """Add the time of a turn to the current stage of a trial.
+
+        `gap_ns` is the time from the end of the previous turn to the end of this one.
+        """
         if not self.stages:
             return
         if self.stages % 2:
@@ -110,7 +113,7 @@ cdef class Core:
 
 
 cdef class Spin:
-    """Delays the sleep of one loop for a while after each turn."""
+    """A spinner that keeps one event loop awake for a short time after each turn."""
 
     cdef Driver driver
     cdef object call_soon
@@ -131,7 +134,7 @@ cdef class Spin:
         self.waits_needed = 1
 
     def after_turn(self) -> None:
-        """Start a spin if there is credit."""
+        """Update the credit, and start a spin if there is credit and the core is free."""
         cdef int64_t now_ns
         if self.looking:
             self.credit = min(self.credit + CREDIT_PAID, CREDIT_MAX)

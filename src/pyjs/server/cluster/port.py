@@ -44,9 +44,10 @@ RouteTls: TypeAlias = "tuple[TlsSettings | None, ssl.SSLContext | None]"
 
 
 def _read_tls(options: Options) -> RouteTls:
-    """Read the certificates of routes, for listening and for connecting.
+    """Read the certificates of routes; return the settings for listening and the context for connecting.
 
-    Both sides present a certificate, and the handshake precedes all other input.
+    Both are None if routes have no TLS. With TLS, both sides present a certificate, and the handshake precedes all
+    other input.
 
     Raises:
         TlsFailed: a certificate is unusable.
@@ -59,7 +60,7 @@ def _read_tls(options: Options) -> RouteTls:
 
 
 class RouteConnection(Connection):
-    """A route (a connection to another server) together with its transport."""
+    """The asyncio protocol of one route, which is a connection to another server."""
 
     def __init__(self, port: RoutePort, dial: Dial | None) -> None:
         super().__init__(port.driver, port.connections, port.listener)
@@ -70,7 +71,10 @@ class RouteConnection(Connection):
         return self._cluster.open_route(peer, self, self._dial)
 
     def eof_received(self) -> bool:
-        """Close the route. Return False for TLS, which cannot close one direction only: asyncio then closes it."""
+        """Close the route.
+
+        Return False with TLS, which cannot close one direction only; asyncio then closes the transport.
+        """
         super().eof_received()
         return self.transport.can_write_eof()
 
@@ -148,7 +152,7 @@ class RoutePort:
                 await self._wait(self.cluster.is_settled)
 
     async def wait_met(self, count: int, spread: SpreadNode | None) -> None:
-        """Wait until this worker knows the subscriptions (with `spread`, also the streams) of `count` others."""
+        """Wait until this worker knows the subscriptions of `count` other workers and, with `spread`, their streams."""
         await self._wait(lambda: sum(route.synced for route in self.cluster.routes.values()) >= count)
         if spread is not None:
             await self._wait(lambda: spread.has_met)

@@ -43,7 +43,7 @@ class State(enum.Enum):
 
 
 class Applier:
-    """Applies the assets of one server."""
+    """The part of a server that applies the declared assets of its configuration."""
 
     def __init__(self, driver: Driver, assets: tuple[AccountAssets, ...]) -> None:
         self._driver = driver
@@ -73,7 +73,7 @@ class Applier:
                 await self._idle.wait()
 
     def reloaded(self, assets: tuple[AccountAssets, ...]) -> None:
-        """Apply the assets of a reloaded file."""
+        """Apply the assets of a reloaded file, or compare them later if another server applies its file."""
         self._assets = assets
         self.drift.forget()
         self._said = []
@@ -152,7 +152,7 @@ class Applier:
         return any(each.is_temporary for each in outcomes)
 
     def _compare(self, planned: Plan) -> bool:
-        """Log whether the streams differ from the file; return whether some requests had no answer."""
+        """Log a warning if the streams differ from the file; return whether some requests had no answer."""
         differing = [each for each in planned.actions if each.verb is not Verb.SAME]
         if any(each.reason == NO_ANSWER for each in differing):
             return True

@@ -19,7 +19,7 @@ BAR_NS = NS_PER_S // 10  # between two states of the bar
 
 
 class RecoveryProgress:
-    """Reports how many of the stored streams a node has recovered."""
+    """A display of how many of the stored streams a node has recovered."""
 
     def __init__(self, node: Node, log: Log) -> None:
         self._node = node

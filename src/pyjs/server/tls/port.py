@@ -43,7 +43,7 @@ class TlsPort:
         self._second: asyncio.TimerHandle | None = None
 
     def announce(self) -> None:
-        """Log that clients must use TLS."""
+        """Log that clients must use TLS, if TLS is configured."""
         if self.settings is None:
             return
         self._log.info("TLS required for client connections")
@@ -59,7 +59,10 @@ class TlsPort:
 
     # -- rate limit --------------------------------------------------------------------------------------------
     def admit(self, most: int) -> bool:
-        """Return whether this second allows another connection; `most` is the limit per second (0: none)."""
+        """Count a new connection, and return whether it is within the limit of `most` connections per second.
+
+        If `most` is 0, there is no limit.
+        """
         if not most:
             return True
         if self._second is None:

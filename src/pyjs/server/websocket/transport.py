@@ -53,7 +53,10 @@ class Phase(enum.Enum):
 
 
 class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
-    """One WebSocket connection."""
+    """The WebSocket layer of one connection.
+
+    It is a protocol for the transport below, and a transport for the Connection above.
+    """
 
     def __init__(self, port: WebSocketPort) -> None:
         asyncio.Transport.__init__(self)
@@ -80,7 +83,7 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
 
     # -- called by the transport below -------------------------------------------------------------------------
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Wait for a request."""
+        """Start to wait for a request, with a time limit."""
         self.transport = cast("asyncio.Transport", transport)
         self._timer = self._port.driver.after(self._port.handshake_s, self._timed_out)
         self._port.opened(self)
@@ -95,7 +98,7 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
             self._take_head(data)
 
     def eof_received(self) -> bool:
-        """Pass the end of the input to the Connection, after waiting frames; before the upgrade, close."""
+        """Pass the end of the input to the Connection after the queued frames; before the upgrade, close."""
         if self._connection is None:
             return False
         self.data_received(b"")
@@ -134,7 +137,7 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
         self._tls = peer._replace(first=False)  # the field does not apply here
 
     def handshake_failed(self, cause: str, *, expected: bool) -> None:
-        """Log the cause, and close; a client without TLS gets the cause in a plain HTTP answer."""
+        """Log the failed handshake and close the connection; a plain HTTP request is answered first."""
         cause = end_http(self.transport, cause)
         self._port.log.error(f"websocket: TLS handshake error from {self._address}: {cause}")
 
@@ -143,11 +146,11 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
         self.transport.abort()
 
     def note(self, text: str) -> None:
-        """Log nothing: there is no client yet."""
+        """Ignore `text`, since there is no client yet."""
 
     # -- the request -------------------------------------------------------------------------------------------
     def _take_head(self, data: bytes) -> None:
-        """Add a part of the request."""
+        """Append a part of the request: queue a complete request, and refuse one that is too large."""
         start = max(0, len(self._head) - len(HEAD_END))
         self._head += data
         self._port.held_size += len(data)
@@ -280,7 +283,7 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
                 self._run_later()
 
     def _take_read(self, data: bytes) -> None:
-        """Pass a read to the frames; at the end of the input, inform the Connection."""
+        """Pass `data` to the frame reader; b"" is the end of the input, which is passed to the Connection."""
         assert self._connection is not None
         if not data:
             self._connection.eof_received()
@@ -334,7 +337,7 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
             self._connection.data_received(piece)
 
     def _close_received(self, payload: bytes) -> None:
-        """Answer the client's close frame, after all output caused by its earlier input."""
+        """Prepare the answer to the client's close frame; it is sent after the output for earlier input."""
         assert self._connection is not None
         try:
             self._closing = answer_to_close(payload)
@@ -353,11 +356,11 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
 
     # -- the transport of the Connection -----------------------------------------------------------------------
     def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
-        """Send `data`, as one message unless `frame_max` splits it."""
+        """Send `data` in one or more messages."""
         self.writelines([bytes(data)])
 
     def writelines(self, pieces: Any) -> None:
-        """Send `pieces`, as one message unless `frame_max` splits it."""
+        """Send `pieces` in one or more messages."""
         if self._phase in (Phase.OPEN, Phase.ENDING) and any(pieces):
             self.transport.writelines(self._port.packer.frames_of(pieces, self._terms))
 
@@ -369,7 +372,7 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
         self.transport.close()
 
     def abort(self) -> None:
-        """Close now."""
+        """Close the connection now, without a close frame."""
         self._phase = Phase.CLOSED
         self.transport.abort()
 
@@ -384,7 +387,7 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
             self._read_below(on=False)
 
     def resume_reading(self) -> None:
-        """Process the buffered input in the next iteration of the loop."""
+        """Resume reading; queued input is handled in the next iteration of the loop."""
         self._reading = True
         if self._phase is Phase.OPEN:
             self._run_later()

@@ -34,7 +34,7 @@ class WorkersMonitoring:
         await self.pages.start()
 
     async def close(self) -> None:
-        """Stop answering after the last answers were sent."""
+        """Close the port and its connections, and abort the connections that are still open after `CLOSING_S`."""
         self.pages.listener.close()
         connections = self.pages.stop()
         try:
