@@ -77,7 +77,7 @@ class Server:
         await self.stop()
 
     async def start(self) -> None:
-        """Start the server; clients can connect when this returns. A stopped server can be restarted.
+        """Start the server; clients can connect when this returns. A stopped server can be started again.
 
         Raises:
             StartFailed: a port, a file or the store directory cannot be used; nothing is left open.
@@ -120,12 +120,18 @@ class Server:
 
     @property
     def monitor_url(self) -> str | None:
-        """The URL of the monitoring pages, or None if monitoring is off."""
+        """The URL of the monitoring pages, or None if monitoring is off.
+
+        Raises RuntimeError if no server is running.
+        """
         return self._running().monitor_url
 
     @property
     def websocket_url(self) -> str | None:
-        """The URL for WebSocket clients, or None if there is no such port."""
+        """The URL for WebSocket clients, or None if there is no WebSocket port.
+
+        Raises RuntimeError if no server is running.
+        """
         return self._running().websocket_url
 
     def _running(self) -> ShellServer:

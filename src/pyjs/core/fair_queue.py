@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class FairQueue(Generic[T]):
-    """A queue for each connection of each account; `take` serves them in turn."""
+    """A group of queues, one for each connection of each account; `take` serves them in turn."""
 
     __slots__ = ("_accounts", "count")
 

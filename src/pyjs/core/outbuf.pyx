@@ -45,7 +45,10 @@ cdef class OutBuf:
         return self.pieces_len + self.len
 
     cdef char* reserve(self, size_t n) noexcept nogil:
-        """Make room for `n` more bytes at the returned position; the caller writes them and adds n to `len`."""
+        """Make room for `n` more bytes at the returned position; the caller writes them and adds `n` to `len`.
+
+        Return NULL and set `overflow` if the limit would be exceeded or memory runs out.
+        """
         cdef size_t capacity
         cdef char* more
         if self.pieces_len + self.len + n > self.limit:

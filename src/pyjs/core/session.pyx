@@ -132,7 +132,7 @@ cdef class ClientSession(Sink):
         self.features = self.features | feature if on else self.features & ~feature
 
     def apply_settings(self) -> None:
-        """Apply the node's limits; called again after a reload."""
+        """Apply the limits of the node, the account and the user; called again after a reload."""
         settings = self.host.settings
         self.parser.max_control_line = settings.max_control_line
         self.parser.max_payload, self.subscriptions_max = limits_of(settings, self.account.limits, self.user)
@@ -152,7 +152,10 @@ cdef class ClientSession(Sink):
         self.send_line(f"-ERR '{text}'\r\n".encode())
 
     def close(self, str reason, str error="") -> None:
-        """End the session at once: send queued output and -ERR `error`, if given; remove all subscriptions."""
+        """End the session for `reason`: send queued output and -ERR `error`, if given, and remove all subscriptions.
+
+        The queued output of a slow consumer is dropped. A session that has ended is not changed.
+        """
         if self.closed_reason:
             return
         if error:
@@ -199,8 +202,9 @@ cdef class ClientSession(Sink):
     def receive_data(self, bytes data) -> bool:
         """Parse one read. Return False if the session has ended; the caller must then stop reading.
 
-        The rest of the input waits for later turns (`resume_input`) if it exceeds this session's share of a turn or,
-        before the login, the share of all sessions. If a second read arrives while input waits, reading is paused.
+        The rest of the input waits for later turns (`resume_input`) if it exceeds this session's share of a turn.
+        Before the login, or while output buffers are full, it also waits if all sessions together exceed their share.
+        If a second read arrives while input waits, reading is paused.
         """
         if self.closing:
             return False
@@ -226,7 +230,7 @@ cdef class ClientSession(Sink):
         self.parse(max(WORK_MIN, min(self.turn.input_left, WORK_MAX)))
 
     def resume_input(self) -> None:
-        """Continue with input that earlier turns left unparsed; the session that waited longest continues first."""
+        """Parse input that earlier turns left unparsed; called by the node's turn."""
         self.input.queued = False
         if not self.closing and not self.input.waits & (VERDICT | REST):
             self.parse(max(WORK_MIN, min(self.turn.input_left, WORK_MAX)))
@@ -262,7 +266,10 @@ cdef class ClientSession(Sink):
         return not self.closing
 
     cdef int64_t parse_read(self, int64_t left) except? -1:
-        """Parse one read within `left` units of work; return the unused units. `input.begun`: bytes are left."""
+        """Parse one read within `left` units of work, and return the unused units.
+
+        Afterwards, `input.begun` is true if bytes of the read are left.
+        """
         cdef uint64_t visited
         cdef int op, receivers
         while not self.closing:
@@ -305,7 +312,7 @@ cdef class ClientSession(Sink):
             self.queue_input()
 
     def queue_input(self) -> None:
-        """Queue the session for the next turn."""
+        """Queue the session for parsing in the next turn, if it has unparsed input."""
         if self.input.reads and not self.input.queued:
             self.input.queued = True
             self.turn.inputs.append(self)
@@ -469,7 +476,10 @@ cdef class ClientSession(Sink):
         self.bind(user)
 
     def bind(self, object user) -> None:
-        """Bind the session to `user`, which sets its account and its permissions."""
+        """Bind the session to `user`, which sets its account and its permissions.
+
+        If the account accepts no more clients, close the session.
+        """
         account = self.host.accounts[user.account]
         refusal = self.host.account_refusal(self, account)
         if refusal is not None:
@@ -518,7 +528,7 @@ cdef class ClientSession(Sink):
         self.input.waits |= VERDICT
 
     def have_verdict(self) -> None:
-        """Parse the waiting input in this turn, after the decision about the login."""
+        """Queue the waiting input for parsing, after the decision about the login."""
         self.input.waits &= ~VERDICT
         self.queue_input()
 
@@ -688,7 +698,7 @@ cdef class ClientSession(Sink):
         return count_delivery(self, m, t, body, 0 if whole else body)
 
     cdef void slow_down(self) noexcept nogil:
-        """Note that a receiver is nearly full, so that this session stalls after the current read."""
+        """Request a stall of this session after the current read, because a receiver is nearly full."""
         self.input.stalled = True
 
     def stall(self) -> None:
@@ -709,7 +719,7 @@ cdef class ClientSession(Sink):
         self.queue_input()
 
     def accepts(self, bytes subject, bytes queue) -> bool:
-        """Return whether the deny list lets this client receive `subject`."""
+        """Return whether the deny list permits this client to receive `subject` in group `queue` (b"" for none)."""
         return self.permissions is None or self.permissions.may_receive(subject, queue)
 
     def flush_output(self) -> bool:
@@ -793,7 +803,7 @@ cdef class ClientSession(Sink):
 
     @property
     def rtt_ns(self) -> int:
-        """The round-trip time, or 0 before the first PONG."""
+        """The round-trip time in nanoseconds, or 0 if it is not known."""
         return 0 if self.pings is None else self.pings.rtt_ns
 
     def __str__(self) -> str:

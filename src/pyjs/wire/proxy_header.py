@@ -30,7 +30,7 @@ UNSUPPORTED = "unsupported PROXY protocol feature"
 
 
 class BadHeader(ValueError):
-    """Raised for an invalid header; the exception's text says what is wrong."""
+    """Raised for an invalid header; the exception's text is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +44,8 @@ class ProxyHeader:
 
 def read_header(data: bytes) -> ProxyHeader | None:
     """Return the header at the start of a connection, or None if more bytes are needed.
+
+    If the connection has no header, the size of the returned header is 0.
 
     Raises:
         BadHeader: the header is invalid.

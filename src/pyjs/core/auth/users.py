@@ -93,7 +93,7 @@ def bcrypt_cost(secret: str) -> int:
 
 
 class PasswordCheck(Job):
-    """Compares a password with a bcrypt hash, in a thread; calls `decided` with the claim and the result."""
+    """A job that verifies a claim with a password in a thread, then calls `decided` with the claim and the result."""
 
     queue = JobQueue.COMPUTE
 
@@ -109,7 +109,7 @@ class PasswordCheck(Job):
         self.cancelled = True
 
     def run(self) -> None:
-        """Verify one password; a refusal takes as long as a bcrypt check of `cost`."""
+        """Verify the password; a refusal takes as long as a bcrypt check of the given cost."""
         import bcrypt  # imported lazily: only hashed passwords need it
 
         if self.cancelled:
@@ -188,7 +188,7 @@ class Authenticator:
 
     @property
     def wants_nonce(self) -> bool:
-        """Whether clients sign a nonce."""
+        """Whether clients or proxies may have to sign a nonce from INFO."""
         return bool(self.nkeys or self.by_token or self.proxies)
 
     def needs_proxy(self, user: User | None) -> bool:
@@ -200,7 +200,8 @@ class Authenticator:
     ) -> Claim:
         """Return the client's claim of identity, from CONNECT or its certificate; `nonce` is the text to sign.
 
-        `kind` is the kind of connection, as in the list of the users.
+        `kind` is the kind of the connection, such as "STANDARD". If the user may not use this kind, the claim has no
+        user.
         """
         claim = self._claim(connect, tls, nonce)
         types = frozenset() if claim.user is None else claim.user.connection_types

@@ -102,7 +102,7 @@ cdef class ServiceCalls:
         self.waiting.release(p)
 
     cdef void drop(self, Pending* p, int status) noexcept:
-        """Report the end of a measured request that was dropped."""
+        """Report the end of a measured request to its meter; `status` is 0 or one of latency.STATUS."""
         try:
             self.latency.ended(<object> p.tracked, status)
         except Exception as error:
@@ -140,7 +140,7 @@ cdef class ServiceCalls:
 
 
 cdef class Responses(Sink):
-    """Forwards the responses of one account's services to the waiting clients."""
+    """A sink that forwards the responses of one account's services to the waiting clients."""
 
     def __cinit__(self, Account account not None, object rng):
         self.account = account
@@ -191,7 +191,7 @@ cdef class Responses(Sink):
     cdef void subscribe_later(self) noexcept:
         """Subscribe later in this turn, after the commits.
 
-        That is early enough, since a client answers in a later turn.
+        That is early enough, since a service answers in a later turn.
         """
         try:
             self.account.turn.requests.append(Request(self.subscribe, self.prefix))
@@ -292,5 +292,5 @@ cdef class Responses(Sink):
 
 
 def readable(bytes random) -> bytes:
-    """Return random letters and digits."""
+    """Return a letter or digit for each byte of `random`."""
     return bytes([DIGITS[byte % 62] for byte in random])

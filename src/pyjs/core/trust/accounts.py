@@ -83,7 +83,7 @@ class TrustedAccount:
 
 
 class AccountFetch(Job):
-    """Fetches and decodes the token of an account."""
+    """A job that fetches and decodes the token of an account."""
 
     def __init__(self, trust: TrustedAccounts, name: str) -> None:
         self.resolver = trust.resolver
@@ -116,11 +116,11 @@ class DirectoryLook(Job):
         self._names: list[str] = []
 
     def run(self) -> None:
-        """Compare the files."""
+        """Find the files that have changed."""
         self._names = self._directory.changed()
 
     def finish(self, failure: Exception | None) -> None:
-        """Fetch changed tokens of known accounts."""
+        """Fetch the changed tokens of known accounts."""
         self._trust.refresh(self._names)
 
 
@@ -158,7 +158,10 @@ class TrustedAccounts:
         return not pinned or name in pinned or name == self.options.system_account
 
     def find(self, name: str, then: Known) -> None:
-        """Fetch the account as `fetch` does, and the accounts that it imports from; then call `then`."""
+        """Fetch the account as `fetch` does, then the accounts from which it imports; then call `then`.
+
+        `then` gets the account, or None if the account is not available.
+        """
         self.fetch(name, lambda account: self._gather_for(account, then))
 
     def _gather_for(self, account: TrustedAccount | None, then: Known) -> None:
@@ -186,7 +189,7 @@ class TrustedAccounts:
             then(None if account.is_expired else account)
 
     def fetch(self, name: str, then: Known) -> None:
-        """Call `then`, now or in a later turn, with the account, or with None if it is missing or has expired."""
+        """Call `then`, now or in a later turn, with the account, or with None if it is not available."""
         account = self.accounts.get(name)
         if account is not None and not account.is_expired:
             then(account)

@@ -47,7 +47,7 @@ class Refused(Exception):
 
 
 class TokenCheck(Job):
-    """Decodes the token of a client, and checks that the client signed the nonce."""
+    """A job that decodes the token of a client, and checks that the client signed the nonce."""
 
     queue = JobQueue.COMPUTE
 
@@ -113,7 +113,7 @@ class TokenLogin:
     callout: Callout | None = None
 
     def cancel(self) -> None:
-        """Forget the login, since its session has ended."""
+        """Cancel the login, since its session has ended."""
         self.cancelled = True
         if self.check is not None:
             self.check.cancelled = True
@@ -239,7 +239,7 @@ def check_proxy(grant: Grant, session: ClientSession) -> None:
 
 
 def check_connection_type(grant: Grant, session: ClientSession) -> None:
-    """Raise Refused if the user may not use this kind of connection."""
+    """Raise Refused if the user may not use this kind of connection, or has an unknown kind in its list."""
     types = known_types(grant.connection_types)
     if types is None:
         raise Refused(f"invalid connection types {list(grant.connection_types)}")

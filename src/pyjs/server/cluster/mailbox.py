@@ -145,6 +145,6 @@ class Mailboxes:
                 send_only(box.account, message, (found,))
 
     def _forward(self, route: Route, message: Forwarded) -> bool:
-        """Send a message to the subscriptions of one inbox at another server; return False if that is not possible."""
+        """Send a message to the subscriptions of one inbox at another server; return whether that was possible."""
         replication = None if self.cluster is None else self.cluster.replication
         return replication is not None and route.info is not None and replication.forward(route.info, message)

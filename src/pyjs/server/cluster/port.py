@@ -152,7 +152,10 @@ class RoutePort:
                 await self._wait(self.cluster.is_settled)
 
     async def wait_met(self, count: int, spread: SpreadNode | None) -> None:
-        """Wait until this worker knows the subscriptions of `count` other workers and, with `spread`, their streams."""
+        """Wait until this worker knows the subscriptions of `count` other workers.
+
+        With `spread`, wait until it knows their streams too.
+        """
         await self._wait(lambda: sum(route.synced for route in self.cluster.routes.values()) >= count)
         if spread is not None:
             await self._wait(lambda: spread.has_met)

@@ -104,8 +104,8 @@ class WorkersRouter:
     def _healthz(self, path: str, query: str) -> Steps:
         """Answer with the first problem that a worker reports, or with the page of a healthy worker.
 
-        If streams are spread over the workers, a request about an account uses only the workers that have the requested
-        object.
+        If streams are spread over the workers, a request about an account uses only the workers that have the
+        requested object.
         """
         supervisor = self._supervisor
         pages = yield from self._ask(f"{path}?{query}")
