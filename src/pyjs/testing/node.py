@@ -107,7 +107,7 @@ class RawClient:
         return data
 
     def frames(self) -> list[Frame]:
-        """Take the bytes as `take` does, and return the messages in them; lines other than MSG and HMSG are skipped."""
+        """Take the bytes as `take` does, and return the messages in them; other lines are skipped."""
         data, out, at = self.take(), [], 0
         while at < len(data):
             end = data.find(b"\r\n", at)
