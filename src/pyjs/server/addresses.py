@@ -50,7 +50,7 @@ def listen(host: str, port: int, *, shared: bool = False) -> socket.socket:
     """Return a socket that listens on `host` and `port`; the arguments are those of `bind`.
 
     Raises:
-        ListenFailed: the port cannot be used; the text is the reason.
+        ListenFailed: the port cannot be used.
     """
     sock = bind(host, port, shared=shared)
     start_listening(sock, host)
@@ -63,7 +63,7 @@ def bind(host: str, port: int, *, shared: bool = False) -> socket.socket:
     With `shared`, other workers of this server may listen on the same port; the kernel distributes the connections.
 
     Raises:
-        ListenFailed: the port cannot be used; the text is the reason.
+        ListenFailed: the port cannot be used.
     """
     port = max(port, 0)
     if port > 65535:
@@ -78,7 +78,7 @@ def bind(host: str, port: int, *, shared: bool = False) -> socket.socket:
 
 
 def start_listening(sock: socket.socket, host: str) -> None:
-    """Make a bound socket listen; if that fails, close the socket.
+    """Make a bound socket listen; if that fails, close the socket. `host` is shown in the error.
 
     Raises:
         ListenFailed: the socket cannot listen, for example because another process listens on the same port.
@@ -117,7 +117,7 @@ def listen_at_path(path: str) -> socket.socket:
     """Return a socket that listens on the Unix socket `path`; an existing file at `path` is removed first.
 
     Raises:
-        ListenFailed: the path cannot be used; the text is the reason.
+        ListenFailed: the path cannot be used.
     """
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
@@ -186,8 +186,8 @@ def urls(scheme: str, host: str, port: int) -> list[str]:
 def reachable(host: str, port: int) -> list[str]:
     """Return the `host:port` addresses at which other machines reach a listener.
 
-    For a wildcard host, these are the addresses of this machine that are neither loopback nor link-local, or else its
-    first address.
+    For a wildcard host, loopback and link-local addresses of this machine are left out. If there are no others, only
+    the first address is returned.
     """
     if host not in WILDCARDS:
         return [host_port(host, port)]
@@ -199,7 +199,7 @@ def reachable(host: str, port: int) -> list[str]:
 def local_ips() -> list[str]:
     """Return this machine's IP addresses by interface, with the IPv4 address of each interface first.
 
-    If there are none, return 127.0.0.1.
+    If there are none, return only 127.0.0.1.
     """
     v6 = _ipv6_by_interface()
     ips: list[str] = []

@@ -94,7 +94,7 @@ class Connection(asyncio.BufferedProtocol, Link):
         return self._driver.buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Pass the `nbytes` of input in the shared buffer to the session, or hold them after `hang_up`."""
+        """Pass the first `nbytes` bytes of the shared buffer to the session, or hold them after `hang_up`."""
         if self._log.trace_on:
             self._trace(0, bytes(self._driver.buffer[:nbytes]))
         if nbytes >= FULL_READ:
@@ -152,7 +152,7 @@ class Connection(asyncio.BufferedProtocol, Link):
             self.resume_reading()
 
     def hang_up(self) -> None:
-        """Close the output side, and hold further input for `hear_out`.
+        """Close the output side, end the subscriptions, and hold further input for `hear_out`.
 
         The client then connects to another server. If the client reads slowly or has not logged in, or if the
         transport cannot close only its output side, the session is closed instead.
@@ -170,7 +170,7 @@ class Connection(asyncio.BufferedProtocol, Link):
 
     @property
     def has_hung_up(self) -> bool:
-        """Whether `hang_up` was called and `hear_out` has not been called since."""
+        """Whether `hang_up` has closed the output side, and `hear_out` was not called since."""
         return self._late is not None
 
     @property

@@ -118,7 +118,10 @@ cdef class Driver:
                 hook()
 
     def take_loop(self) -> LoopStats:
-        """Return the statistics of the turns; the longest turn is counted only since the last call."""
+        """Return the statistics of the turns.
+
+        The time of the longest turn covers only the turns since the last call.
+        """
         found = LoopStats(self.turns, self.busy_ns, self.overruns, self.longest_ns)
         self.longest_ns = 0
         return found

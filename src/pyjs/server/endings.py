@@ -39,7 +39,7 @@ class Endings:
         self._wake()
 
     def after_turn(self) -> None:
-        """Run queued calls for about `SHARE_NS`.
+        """Run queued calls for about `SHARE_NS` nanoseconds.
 
         An exception of a call is logged. If calls remain, another turn is requested.
         """

@@ -51,7 +51,7 @@ class JetStreamSwitch:
         )
 
     def start(self, options: Options) -> None:
-        """Start JetStream without a pause between the steps of `start_steps`.
+        """Start JetStream if `options` enable it, by running all steps of `start_steps` at once.
 
         Raises:
             StartFailed: JetStream cannot be started, for example because its store directory cannot be used.

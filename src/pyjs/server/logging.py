@@ -75,11 +75,11 @@ class Logger(Log):
         self._stamp = ""
 
     def write(self, level: str, text: str) -> None:
-        """Write `text` as one log line; further lines of `text` are indented."""
+        """Write a log line with `text`, in the configured format."""
         self.relay(self._line(level, text))
 
     def relay(self, line: bytes) -> None:
-        """Write a complete line, line end included, that another process has formatted."""
+        """Write a line that is already formatted, line end included; rotate the file if it has become too large."""
         self._put(line)
         if self.path and self.size_limit and self._size > self.size_limit:
             self._rotate()
@@ -90,7 +90,7 @@ class Logger(Log):
         return self._colored
 
     def status(self, text: str) -> None:
-        """Show `text` on the last line of a terminal, in place of the last status; "" removes it."""
+        """Show `text` on the last line if the log is a terminal, in place of the last status; "" removes it."""
         if self._colored and text != self._status:
             self._status = ""
             self._put(CLEAR + text.encode())

@@ -58,7 +58,7 @@ def read_again(old: Options) -> tuple[Options, list[Change]]:
     """Read the configuration file of `old` again, and return the new options and the changes.
 
     Raises:
-        ReloadRefused: a changed key cannot change while the server runs, or there is no file or it cannot be opened.
+        ReloadRefused: a changed key cannot change while the server runs, there is no file, or it cannot be read.
         ConfigError: the configuration is invalid.
     """
     if old.config_path is None:

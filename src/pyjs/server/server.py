@@ -312,7 +312,7 @@ class Server:
             self.log.warn("Not all other workers answer; clients are accepted without them")
 
     def _client_protocol(self, listener: Listener) -> asyncio.BaseProtocol:
-        """Return a protocol for a new client."""
+        """Return the asyncio protocol for a new client connection."""
         behind_proxy = self.options.proxy_protocol
         connection = Connection(self.driver, self.connections, listener, behind_proxy)
         settings = self._tls.settings
@@ -456,7 +456,7 @@ class Server:
             self.log.warn(str(error))
 
     def _apply_to_sessions(self) -> None:
-        """Close clients affected by changed users, or by a lower max_connections (newest clients first)."""
+        """Apply changed users to all clients, and close the newest clients beyond max_connections."""
         for session in list(self.node.sessions.values()):
             session.reauthorize()
         self.node.enforce_account_limits()

@@ -90,7 +90,7 @@ cdef class Core:
             self.rests_until_ns = self.trial_due_ns
 
     cdef bint is_free(self, int64_t now_ns) except -1:
-        """Return whether the loop may spin now, and count that spin."""
+        """Return whether the loop may spin now; if so, count the spin."""
         if now_ns < self.rests_until_ns or (self.stages and self.stages % 2 == 0):
             return False
         self.spins += 1
@@ -150,7 +150,7 @@ cdef class Spin:
             self.call_soon(self.look)
 
     cdef void count_wait(self, int64_t wait_ns) noexcept:
-        """Count a short wait; after enough of them, allow a spin as a trial."""
+        """Count a wait if it was short; after enough short waits, allow one spin as a trial."""
         if wait_ns < SHORT_NS:
             self.waits += 1
         if self.waits >= self.waits_needed:

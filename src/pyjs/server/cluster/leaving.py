@@ -62,8 +62,8 @@ class Leaving:
     def begin_lame_duck(self, then: Callable[[], None]) -> None:
         """Transfer all leaderships to other servers, then let the clients continue and call `then`.
 
-        If this server is in no JetStream cluster, call `then` at once. If the server stops meanwhile, `then` is not
-        called.
+        If no other server of a JetStream cluster is connected, call `then` at once. If the server stops meanwhile,
+        do not call it.
         """
         if self._is_needed:
             task = self._driver.loop.create_task(self._begin_lame_duck(then))
@@ -89,7 +89,7 @@ class Leaving:
     async def let_all_go(self) -> None:
         """Transfer all leaderships, if not done yet, and end all client connections.
 
-        Do nothing if this server is in no JetStream cluster. A fault is logged, not raised.
+        Do nothing if no other server of a JetStream cluster is connected. A fault is logged, not raised.
         """
         try:
             await self._let_all_go()
@@ -114,7 +114,10 @@ class Leaving:
             await asyncio.wait(self._tasks)
 
     async def _hand_over(self) -> None:
-        """Transfer the leaderships, once, and wait up to `HAND_OVER_S` for the end of the transfer."""
+        """Transfer the leaderships to other servers, and wait up to `HAND_OVER_S` for the end of the transfer.
+
+        Only the first call begins the transfer.
+        """
         if self._over is None:
             self._over = asyncio.Event()
             assert self._node.cluster is not None

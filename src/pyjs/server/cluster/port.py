@@ -79,7 +79,7 @@ class RouteConnection(Connection):
         return self.transport.can_write_eof()
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Pass a read to the route; request a turn unless the read has only heartbeats and parts of batches."""
+        """Pass a read to the route, and request a turn if the route or the node has work for one."""
         if nbytes >= FULL_READ:
             self._give_way()
         route, driver = self.session, self._driver
@@ -146,7 +146,7 @@ class RoutePort:
         log.info(f"Listening for route connections on {host_port(self._options.host, self.port)}")
 
     async def wait_known(self) -> None:
-        """Wait until the subscriptions of each server that answers are known, up to KNOWN_S."""
+        """Wait for up to KNOWN_S until the subscriptions of each server that answers are known."""
         with suppress(TimeoutError):
             async with asyncio.timeout(KNOWN_S):
                 await self._wait(self.cluster.is_settled)
@@ -176,7 +176,7 @@ class RoutePort:
         return [route.info.route_port for route in self.cluster.routes.values() if route.info is not None]
 
     async def _wait(self, holds: Callable[[], bool]) -> None:
-        """Return when `holds()` is true; it is checked after each turn."""
+        """Wait until `holds()` is true; this is checked at once and after each turn."""
         held = asyncio.Event()
 
         def look() -> None:

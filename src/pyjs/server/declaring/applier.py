@@ -34,7 +34,10 @@ RETRY_FIRST_S, RETRY_LAST_S = 1.0, 60.0  # pause after the first temporary error
 
 
 class State(enum.Enum):
-    """The states of an Applier: IDLE -> RUNNING -> IDLE; RUNNING -> AGAIN if `_begin` is called meanwhile."""
+    """The states of an Applier: IDLE -> RUNNING -> IDLE.
+
+    RUNNING -> AGAIN if `_begin` is called meanwhile. Any state -> STOPPED.
+    """
 
     IDLE = enum.auto()
     RUNNING = enum.auto()
@@ -83,7 +86,7 @@ class Applier:
             self._compare_later()
 
     def stop(self) -> None:
-        """Start no more applications."""
+        """Start no further application or comparison of the assets."""
         self._state = State.STOPPED
         self._idle.set()
         self._cancel_timer()
@@ -110,7 +113,7 @@ class Applier:
     # -- one application -----------------------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        """Apply or compare now, or after the running application."""
+        """Apply or compare the assets now, or again after the running application."""
         self._cancel_timer()
         if self._state is not State.IDLE:
             self._state = State.AGAIN if self._state is State.RUNNING else self._state
@@ -173,7 +176,7 @@ class Applier:
         self._say(total, said, self._log.info)
 
     def _say(self, line: str, said: list[str], log: Callable[[str], None]) -> None:
-        """Log a line, unless the previous attempt logged the same one."""
+        """Log a line, unless the previous attempt logged the same line."""
         said.append(line)
         if line not in self._said:
             log(line)

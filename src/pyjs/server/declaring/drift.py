@@ -47,7 +47,10 @@ class Drift:
         self._fresh_until_ns = 0
 
     def report(self) -> Generator[Any, None, DeclaredReport]:
-        """Return the report of a recent comparison, or start one; yield a future while a comparison runs."""
+        """Return the report of the last comparison, or of a new one if the last one is too old.
+
+        Yield a future to wait for while a comparison runs.
+        """
         if self._waiting is None and self._node.clock.now_ns() >= self._fresh_until_ns:
             self._waiting = []
             self._node.turn_state.go_on(self._steps())
@@ -80,7 +83,10 @@ class Drift:
     def _account_steps(
         self, assets: AccountAssets, rows: list[DeclaredRow], unnamed: list[Unnamed]
     ) -> Generator[Step, None, str]:
-        """Add the rows of one account; return the reason why its streams cannot be listed, or ""."""
+        """Append the rows and the unnamed assets of one account to `rows` and `unnamed`.
+
+        Return the reason why its streams cannot be listed, or "".
+        """
         account = self._node.accounts.get(assets.account)
         if account is None or (self._node.jetstream is None and self._node.cluster is None):
             return "JetStream does not run"

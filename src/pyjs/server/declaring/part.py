@@ -55,7 +55,7 @@ class DeclaredStreams:
         return nothing_declared() if self._applier is None else self._applier.drift.report()
 
     def stop(self) -> None:
-        """Start no more applications."""
+        """Start no further application or comparison of the assets."""
         if self._applier is not None:
             self._applier.stop()
 

@@ -84,7 +84,7 @@ class ProxiedStart(asyncio.Protocol):
         self._above.resume_writing()
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Pass the call to the protocol above."""
+        """Cancel the time limit, and pass the call to the protocol above."""
         self._finish()
         self._above.connection_lost(error)
 

@@ -86,7 +86,7 @@ def keep_buffers() -> bool:
 def objects_from_glibc() -> bool:
     """Make Python allocate new objects with glibc's malloc; return whether that was possible.
 
-    Does nothing with PYTHONMALLOC or -X dev. Only the command may call this.
+    With PYTHONMALLOC or -X dev, nothing is changed. Only the command may call this.
     """
     return not os.environ.get("PYTHONMALLOC") and pyjs_objects_from_raw() != 0
 

@@ -26,7 +26,7 @@ cdef int64_t read_clock(int which) noexcept nogil:
 
 
 cdef class SystemClock:
-    """The clock of this machine: a monotonic clock that began at the wall time of the start, and its skew.
+    """The clock of this machine: monotonic time that began at the wall time of the start, and the skew to wall time.
 
     The interface is that of base.clock.Clock.
     """

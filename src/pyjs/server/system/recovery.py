@@ -42,7 +42,7 @@ class RecoveryProgress:
             self._log.info(f"  Recovered {done:,} of {self._whole:,} streams")
 
     def end(self) -> None:
-        """Remove the bar."""
+        """Remove the display from the terminal."""
         self._log.status("")
 
     def _recovered(self) -> int:

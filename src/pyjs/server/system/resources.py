@@ -59,8 +59,8 @@ def storage_for_streams(directory: str) -> int:
 def effective_options(options: Options, running: Options | None = None) -> Options:
     """Return `options` with JetStream's default directory and limits filled in for this machine.
 
-    `options` itself is not changed. If JetStream was enabled in `running` (the options in effect), its default limits
-    are used again, even if less memory or space is free now.
+    `options` itself is not changed; it is returned if JetStream is off. If JetStream is on in `running` (the options
+    in effect), the default limits are those of `running`, even if less memory or space is free now.
     """
     if not options.jetstream.enabled:
         return options
