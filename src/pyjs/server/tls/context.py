@@ -44,7 +44,7 @@ class TlsSettings(NamedTuple):
 
 
 def read_tls_settings(options: Options) -> TlsSettings | None:
-    """Read the files of the `tls` block and return its settings, or None if there is no block.
+    """Read the files of the `tls` block and return its settings, or None if it names no certificate.
 
     Raises:
         TlsFailed: a file is unreadable or invalid.
@@ -92,7 +92,9 @@ def _context(options: TlsOptions, *, verify: bool) -> ssl.SSLContext:
 
 
 def client_context(options: TlsOptions) -> ssl.SSLContext:
-    """Return the context for outgoing connections, with the certificates and authorities of `options`.
+    """Return the context for outgoing connections, with the certificates of `options`.
+
+    Without a `ca_file` in `options`, the authorities are those of the system.
 
     Raises:
         TlsFailed: a file is unreadable or invalid.
@@ -154,7 +156,7 @@ def _read(path: str) -> bytes:
 
 
 def certificate_ends(options: TlsOptions) -> str:
-    """Return the expiry time of the first certificate as text, or "" if there is none or its file cannot be read."""
+    """Return the expiry time of the first certificate as text, or "" if there is none or it cannot be read."""
     if not options.certificates:
         return ""
     from cryptography import x509  # imported lazily, since it takes 30 ms and only one line of /varz needs it

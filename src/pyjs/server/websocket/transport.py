@@ -44,7 +44,7 @@ TOO_LARGE_TEXT = "maximum payload exceeded"
 
 
 class Phase(enum.Enum):
-    """The state of the connection."""
+    """The state of a WebSocket connection."""
 
     REQUEST = enum.auto()
     OPEN = enum.auto()
@@ -76,7 +76,7 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
         self._running = False  # `_run` will be called
         self._paused = False  # the transport below is paused
         self._full = False  # the client does not read
-        self._pong = b""  # payload of a Pong to send when the client reads again
+        self._pong = b""  # a Pong frame to send when the client reads again
         self._closing = b""  # the close frame, unless it depends on the session
         self._timer: Timer | None = None
         self._peer: Peer | None = None
@@ -196,7 +196,7 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
             self._open(accepted)
 
     def _open(self, accepted: Upgrade) -> None:
-        """Create the Connection, and connect it to the frames."""
+        """Create the Connection for the upgraded client, and start to read frames."""
         self._cancel_timer()
         self._phase = Phase.OPEN
         self._terms = accepted.terms
@@ -225,7 +225,7 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
         self._end()
 
     def _refuse_text(self, reason: str) -> None:
-        """Answer an unreadable request as Go's HTTP server does, and close."""
+        """Answer with the status line `reason`, in the form of Go's HTTP server, and close."""
         self.transport.write(
             f"HTTP/1.1 {reason}\r\nContent-Type: text/plain; charset=utf-8\r\n"
             f"Connection: close\r\n\r\n{reason}".encode()

@@ -44,7 +44,7 @@ class Channel(asyncio.Protocol):
             self._taken(fields, body)
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Call `ended`, because the other end is closed."""
+        """Call `ended`, because the channel is closed."""
         self._transport = None
         self._ended()
 

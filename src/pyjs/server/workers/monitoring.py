@@ -20,7 +20,7 @@ class WorkersMonitoring:
     """The open monitoring port of a server with workers."""
 
     def __init__(self, supervisor: Supervisor, tls: TlsPort) -> None:
-        """Listen on the port of the options.
+        """Listen on the monitoring port in the options of `supervisor`.
 
         Raises:
             StartFailed: the server cannot listen on the port.
