@@ -93,7 +93,7 @@ class Server:
         await server.start(self._spin)
 
     async def stop(self) -> None:
-        """Close connections and streams, and free all resources. Does nothing if the server is not running.
+        """Close connections and streams, and free all resources. Do nothing if the server is not running.
 
         Raises:
             RuntimeError: the server runs on another event loop.

@@ -76,7 +76,7 @@ class ServerThread:
             raise
 
     def stop(self) -> None:
-        """Stop the server, and wait until its thread has ended. Does nothing if the server is not running."""
+        """Stop the server, and wait until its thread has ended. Do nothing if the server is not running."""
         thread = self._thread
         if thread is None or self._pid != os.getpid():  # a forked child has no such thread
             return

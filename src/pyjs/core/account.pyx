@@ -268,7 +268,7 @@ cdef class Account:
         return self.subscribe(subject, sink)
 
     cpdef object add(self, Subscription sub):
-        """Insert an existing subscription."""
+        """Insert a subscription, and apply the account's stream imports to it."""
         self.add_plain(sub)
         if self.exchange is not None:
             self.exchange.subscribed(sub)
@@ -297,7 +297,10 @@ cdef class Account:
             self.interest_changed(sub.subject)
 
     def unsubscribe_all(self, list subs) -> None:
-        """Deliver no more messages to `subs`, and remove them, over several turns if there are many."""
+        """Deliver no more messages to `subs`, and remove them, over several turns if there are many.
+
+        The caller must not use the list `subs` afterwards.
+        """
         cdef Subscription sub
         for sub in subs:
             sub.state.closed = True

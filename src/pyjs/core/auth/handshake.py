@@ -108,7 +108,7 @@ def connect_refusal(options: ConnectOptions, has_headers: bool) -> tuple[str, st
 
 
 def with_credentials(options: ConnectOptions, others: Credentials | None) -> ConnectOptions:
-    """Return a copy of `options` in which missing credentials are taken from `others`."""
+    """Return `options` with missing credentials taken from `others`, which may be None."""
     if others is None:
         return options
     return replace(

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 
 def user_name(session: ClientSession) -> str:
-    """Return the name with which the client logged in, or "[REDACTED]" if it used an authentication token."""
+    """Return the name with which the client logged in, or "[REDACTED]" if it used an authentication token.
+
+    Without a name and a token, return "".
+    """
     options, user = session.options, session.user
     token = None if user is None else user.token
     shown = options.nkey or options.user or ("" if token is None else token.subject)

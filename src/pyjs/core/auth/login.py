@@ -136,9 +136,9 @@ class Login:
         return self._entrance().claim(session.options, session.link.tls, session.nonce, kind)
 
     def _welcome(self, user: User | None) -> None:
-        """Admit `user`, found in the configuration file.
+        """Admit `user`, which was found in the configuration file, or refuse the client if `user` is None.
 
-        If an authorization service decides, ask the service first.
+        If an authorization service decides about the client, ask that service instead.
         """
         session, callouts = self._session, self._session.host.callouts
         rules = None if callouts is None else callouts.rules_for(session, user)
@@ -181,7 +181,7 @@ class Login:
         session.close(reason, VIOLATION)
 
     def _guarded(self, user: User) -> User:
-        """Return `user` without the permission to publish requests to the service that decides about clients."""
+        """Return `user`; in the account of an authorization service, it may not publish requests to that service."""
         callouts = self._session.host.callouts
         return user if callouts is None else callouts.guarded(user)
 

@@ -31,7 +31,7 @@ class Replies:
         return len(self._leaves)
 
     def note(self, reply: bytes, now_ns: int) -> None:
-        """Allow answers to `reply` from `now_ns` on; if memory runs out, forget the oldest reply subjects."""
+        """Allow answers to `reply` from `now_ns` on; if all entries together are too large, drop the oldest ones."""
         leaves = self._leaves
         if leaves.pop(reply, None) is None:
             self.size += ENTRY_SIZE + len(reply)

@@ -165,7 +165,7 @@ def _apply_one(host: Host, account: Account, declared: Mapping[str, Exchange]) -
 
 
 def _forget_exports(responses: Responses, exchange: Exchange) -> None:
-    """Forget the exports that an account no longer has."""
+    """Remove from `responses` the exports that are not in `exchange` any more."""
     present = {without_rules(each) for each in exchange.exports if isinstance(each, ServiceExport)}
     for export in [each for each in responses.exports if each not in present]:
         del responses.exports[export]
