@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False, repr=False, slots=True)
 class SessionSettings:
-    """Limits and intervals of every client connection; changed by a reload."""
+    """Limits and options of every client connection; changed by a reload."""
 
     max_payload: int = 1024 * 1024
     max_control_line: int = 4096
@@ -142,7 +142,7 @@ class Host(ABC):
 
     @abstractmethod
     def session_closed(self, session: ClientSession) -> None:
-        """Remove `session` from the node; must be called once, after its subscriptions were removed."""
+        """Remove `session` from the node; must be called once, before the subscriptions of the session are removed."""
 
     @abstractmethod
     def send_trace(self, trace: Trace) -> None:

@@ -57,7 +57,10 @@ cdef bytes SYSTEM_QUEUE = b"_sys_"
 
 
 cdef inline int count_delivery(ClientSession session, Msg* m, Target* t, size_t size, size_t copied) noexcept nogil:
-    """Count a message of `size` bytes that was written to the output buffer; `copied` of its bytes were copied."""
+    """Count a message of `size` bytes that was written to the output buffer, and return 1.
+
+    `copied` is the number of these bytes that were copied.
+    """
     t.sub.delivered += 1
     session.out_msgs += 1
     session.out_bytes += size
@@ -181,7 +184,7 @@ cdef class ClientSession(Sink):
         self.login = self.pings = self.deadlines = None     # break the cycle: they refer to this session
 
     def lose_link(self) -> None:
-        """Discard all output, because the transport is closed; the caller must call `end_input` next."""
+        """Discard all output, because nothing more can be sent; the caller must call `end_input` later."""
         self.output = LOST
         self.out.clear()
         if not self.closing:
@@ -754,7 +757,7 @@ cdef class ClientSession(Sink):
         self.account.unsubscribe_all(used_up)
 
     cdef void retire_later(self, SubState* sub) noexcept nogil:
-        """Stop deliveries to a subscription that has reached its UNSUB max."""
+        """Stop deliveries to a subscription that has reached its UNSUB max, and queue its removal."""
         sub.closed = True
         with gil:
             try:

@@ -53,7 +53,7 @@ class MemoryLink(Link):
         self.closed = True
 
     def abort(self) -> None:
-        """Record that the session closed the link; a real link would discard unsent bytes."""
+        """Record that the session aborted the link; unlike a real link, keep unsent bytes."""
         self.closed = self.aborted = True
 
     def pending_size(self) -> int:

@@ -90,7 +90,7 @@ class KeyPair:
         self.public = key_text(self._private.public_key().public_bytes(*raw), kind)
 
     def sign(self, data: bytes) -> bytes:
-        """Return the signature of `data`, which has 64 bytes."""
+        """Return the 64-byte signature of `data`."""
         return self._private.sign(data)
 
 

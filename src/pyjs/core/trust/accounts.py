@@ -95,7 +95,7 @@ class AccountFetch(Job):
         self.wanted = True  # False: no login waits, so a `run` that has not begun does nothing
 
     def run(self) -> None:
-        """Fetch and decode the token; an error is passed to `finish`."""
+        """Fetch and decode the token; raise ResolverFault if no login waits for it any more."""
         if not self.wanted:
             raise ResolverFault("nobody waits for it any more")
         self._token = account_token(self.resolver.fetch(self._name), self._now_s)
@@ -142,7 +142,7 @@ class TrustedAccounts:
     def log_in(
         self, session: ClientSession, decided: Callable[[User | ProxyFault | None], None]
     ) -> TokenLogin:
-        """Return the login of a client; it calls `decided` with the result."""
+        """Return the login of a client; `begin` starts it, and `decided` is called with its result."""
         assert self._host.callouts is not None
         return TokenLogin(session, self, self._host.callouts, decided)
 
@@ -244,7 +244,10 @@ class TrustedAccounts:
     def fetched(
         self, fetch: AccountFetch, name: str, token: AccountToken | None, failure: Exception | None
     ) -> None:
-        """Handle the result of a fetch."""
+        """Apply the token that `fetch` has found, and answer the logins that wait for the account.
+
+        If the fetch failed, `token` is None, and `failure` is the reason.
+        """
         found: TrustedAccount | None = None
         if self._fetches.get(name) is fetch:
             del self._fetches[name]
@@ -327,10 +330,10 @@ class TrustedAccounts:
                 self._close_all(name, REFUSED)
 
     def apply(self, name: str, token: AccountToken) -> TrustedAccount:
-        """Verify claims, and apply them to the account, its clients and the accounts that import from it.
+        """Verify a token, and apply its claims to the account, its clients and the accounts that import from it.
 
         Raises:
-            TokenFault: no operator signed the claims, or they are invalid.
+            TokenFault: no operator signed the token, or its claims are invalid.
         """
         before, claims = self.accounts.get(name), token.claims
         if before is not None and before.text == token.text:

@@ -90,7 +90,7 @@ class Callouts:
         return Rules(options.account, options.issuer, options.xkey, None)
 
     def rules_of(self, account: TrustedAccount, session: ClientSession, user: User | None) -> Rules | None:
-        """Return the rules for a user about which a service of `account` decides, or None if its token decides."""
+        """Return the rules for a user about which a service of `account` decides, or None if no service does."""
         external = account.claims.authorization
         if not external.users or _name_of(session, user) in external.users:
             return None

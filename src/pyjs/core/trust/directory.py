@@ -88,6 +88,9 @@ class TokenDirectory:
         """Return the token of an account, or None if its file is missing or damaged.
 
         Before that, remove files that were not used for longer than the ttl.
+
+        Raises:
+            DirectoryFault: an unused file cannot be removed.
         """
         if public_key(name, ACCOUNT) is None:
             return None
@@ -124,7 +127,10 @@ class TokenDirectory:
         return True
 
     def save_newer(self, name: str, token: str) -> None:
-        """Write a token unless the stored one was issued later or at the same time; log an error."""
+        """Write a token unless the stored one was issued later or at the same time.
+
+        If the token cannot be written, log an error.
+        """
         before = self.load(name)
         if before is not None and _issued_at(before) >= _issued_at(token):
             return
@@ -163,7 +169,11 @@ class TokenDirectory:
         return sums.to_bytes(HASH_SIZE, "big")
 
     def drop_unused(self) -> None:
-        """Remove the files that were not used for longer than the ttl, if there is one."""
+        """Remove the files that were not used for longer than the ttl, if there is one.
+
+        Raises:
+            DirectoryFault: a file cannot be removed.
+        """
         if not self._ttl_ns:
             return
         due_ns = self._clock.now_ns() - self._ttl_ns

@@ -239,7 +239,7 @@ def check_proxy(grant: Grant, session: ClientSession) -> None:
 
 
 def check_connection_type(grant: Grant, session: ClientSession) -> None:
-    """Raise Refused if the user may not use this kind of connection, or has an unknown kind in its list."""
+    """Raise Refused if the user may not use this kind of connection, or if its list has no known kind."""
     types = known_types(grant.connection_types)
     if types is None:
         raise Refused(f"invalid connection types {list(grant.connection_types)}")

@@ -100,7 +100,7 @@ class UrlResolver(Resolver):
 def resolver_from(options: Options, disk: Disk, clock: Clock, log: Log) -> Resolver:
     """Return the resolver that the options describe.
 
-    A missing directory is created, and the tokens in the configuration file are stored in it.
+    For a directory, create it if it is missing, and store the tokens of the configuration file in it.
 
     Raises:
         OSError: the directory cannot be used.
