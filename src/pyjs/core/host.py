@@ -142,7 +142,7 @@ class Host(ABC):
 
     @abstractmethod
     def session_closed(self, session: ClientSession) -> None:
-        """Remove `session` from the node; must be called once, before the subscriptions of the session are removed."""
+        """Remove `session` from the node; must be called once, before its subscriptions are removed."""
 
     @abstractmethod
     def send_trace(self, trace: Trace) -> None:

@@ -153,7 +153,10 @@ cdef class Parser:
         return 0
 
     cdef int next_kept(self) noexcept nogil:
-        """Complete the split operation, with no more bytes of this read than it needs, and return the operation."""
+        """Complete the split operation and return it, or return OP_NEED if more input is needed.
+
+        No more bytes of this read are taken than the operation needs.
+        """
         cdef size_t take, used = 0
         cdef const char* end
         cdef int op
@@ -224,7 +227,7 @@ cdef class Parser:
         return OP_BAD
 
     cdef int args(self, int op, const char* p, size_t n, size_t start, size_t* used) noexcept nogil:
-        """Parse the rest of the control line after the verb, which ends at `start`."""
+        """Parse the rest of the control line after the verb, which ends at `start`; return the operation."""
         cdef const char* end
         cdef size_t stop
         cdef bint free_form = op == OP_PING or op == OP_PONG or op == OP_OK      # anything may follow the verb

@@ -61,7 +61,7 @@ def read_header(data: bytes) -> ProxyHeader | None:
 
 
 def missing(data: bytes) -> str:
-    """Return the error text for a header that is incomplete when its time limit ends."""
+    """Return the beginning of the error text for an incomplete header."""
     if len(data) < PREFIX_SIZE:
         return "failed to read protocol version"
     if data.startswith(PREFIX_V1):
@@ -78,7 +78,10 @@ def missing(data: bytes) -> str:
 
 
 def ends_between_parts(data: bytes) -> bool:
-    """Return whether an incomplete header ends exactly after one of its parts, which decides the error text."""
+    """Return whether an incomplete header ends exactly after one of its parts.
+
+    The error text at the end of the input depends on this.
+    """
     if data.startswith(PREFIX_V1) or len(data) in (0, PREFIX_SIZE, len(SIGNATURE_V2), FIXED_SIZE):
         return True
     return len(data) > FIXED_SIZE and (data[12] & 0x0F == LOCAL or data[13] & 0xF0 == UNSPECIFIED)
