@@ -1,4 +1,4 @@
-"""Starts and stops JetStream: with the server, by a reload, and in lame duck mode.
+"""The start and stop of JetStream: with the server, by a reload, and in lame duck mode.
 
 Stopping takes several turns: written bytes are synced, PubAcks that wait for the sync are sent, the stores are
 closed, and then the callbacks of `stop` are called.

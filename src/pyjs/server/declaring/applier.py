@@ -1,4 +1,4 @@
-"""Applies the declared assets of the configuration: at the start, after a reload, and as the leader of a cluster.
+"""The application of declared assets: at the start, after a reload, and as the leader of a cluster.
 
 One application runs at a time. It is repeated as long as an error is temporary, and once more after a reload in the
 meantime. In a cluster, only the leader of the metadata applies its file; the other servers log the differences.

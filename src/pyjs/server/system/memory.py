@@ -1,4 +1,4 @@
-"""Returns free memory to the operating system after a burst.
+"""The return of free memory to the operating system after a burst.
 
 The allocator keeps freed memory: hundreds of megabytes after a burst of clients. A trim returns it, but holds the
 allocator's lock while it visits all free memory, some ms for each 100 MB. So trims run in a thread, when the server

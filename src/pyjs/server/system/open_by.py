@@ -1,4 +1,4 @@
-"""Finds the processes that have files in a directory open, if this process has permission to see that."""
+"""A search for the processes that have files in a directory open, as far as this user may see them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decides when streams are synced, and runs their sync jobs in the I/O thread.
+"""The syncs of streams: when they run, and their jobs in the I/O thread.
 
 - By default, the streams written since the last sync are synced every `sync_interval`, or earlier if many files wait,
   since unsynced files occupy descriptors.
