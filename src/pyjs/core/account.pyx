@@ -219,7 +219,7 @@ cdef class Account:
         return b""
 
     cdef bint may_wait(self, Msg* m, PyObject* sink, bytes line):
-        """In a cluster, hold a message that has no receiver here, in case another server has a receiver.
+        """Hold a message without a receiver here, in case another server of the cluster has a receiver.
 
         Return whether the message is held.
         """

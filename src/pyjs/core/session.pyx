@@ -121,7 +121,7 @@ cdef class ClientSession(Sink):
             self.pings.begin()
 
     def apply_options(self) -> None:
-        """Copy those options of CONNECT that the message path needs into flags."""
+        """Copy the options of CONNECT that the message path needs into flags."""
         options = self.options
         cdef bint headers = options.headers and self.host.settings.headers
         self.set_feature(ECHO, options.echo)

@@ -607,7 +607,7 @@ class Server:
             attempt(self.log, self._routes.stop)
 
     async def _hear_streams(self) -> None:
-        """If all workers stop, wait for the last messages from the streams of other workers, up to STREAMS_S."""
+        """Wait up to `STREAMS_S` for the last messages from the streams of other workers, if all workers stop."""
         if self.stops_with_all and self._routes is not None:
             with suppress(TimeoutError):
                 async with asyncio.timeout(STREAMS_S):

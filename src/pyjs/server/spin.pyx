@@ -99,7 +99,7 @@ cdef class Core:
         return True
 
     cdef int check(self, int64_t now_ns) except -1:
-        """If many of the last spins were preempted, begin a trial or rest, unless a trial's result is still valid."""
+        """Begin a trial or rest if many of the last spins were preempted, unless a trial's result is still valid."""
         cdef int64_t count = preemptions()
         if count - self.preempted >= PREEMPTED_MAX and not self.stages and now_ns >= self.trial_due_ns:
             if self.has_neighbours:

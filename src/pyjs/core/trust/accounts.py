@@ -229,7 +229,7 @@ class TrustedAccounts:
             then(None)
 
     def refresh(self, names: list[str]) -> None:
-        """Fetch new tokens of the accounts in `names` that are loaded."""
+        """Fetch new tokens of the loaded accounts in `names`."""
         for name in names:
             if name in self.accounts:
                 self._host.turn_state.jobs.append(AccountFetch(self, name))

@@ -214,7 +214,10 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
         self._port.thread.submit(self._shake, self._stepped)
 
     def _shake(self) -> None:
-        """Continue the handshake. Runs in the thread, perhaps long after the client has left or timed out."""
+        """Continue the handshake, in the thread.
+
+        This may run long after the client has left or timed out.
+        """
         if self._phase is Phase.SHAKING:
             self._channel.continue_handshake()
 
