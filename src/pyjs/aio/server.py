@@ -95,6 +95,8 @@ class Server:
     async def stop(self) -> None:
         """Close connections and streams, and free all resources. Do nothing if the server is not running.
 
+        If the event loop of the server was closed, abort the server with a ResourceWarning.
+
         Raises:
             RuntimeError: the server runs on another event loop.
         """

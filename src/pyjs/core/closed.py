@@ -60,7 +60,7 @@ class ClosedSession(NamedTuple):
 
     @property
     def subscriptions(self) -> dict[bytes, ClosedSubscription]:
-        """The subscriptions by sid, as a session has them."""
+        """The first SHOWN_MAX subscriptions of the session, by sid."""
         return {sub.sid: sub for sub in self.shown}
 
     def pending_size(self) -> int:
@@ -90,7 +90,7 @@ class ClosedSessions:
         self._numbers: dict[tuple[int, int], int] = {}  # index in `_owners`, by the ids of account and user
 
     def add(self, session: ClientSession) -> None:
-        """Store a session that ended."""
+        """Store a session that ended; the oldest sessions beyond the limit are dropped."""
         self._newest.append(_row(session, self._number_of(session.account, session.user)))
         if len(self._newest) == PACKED:
             self._pieces.append(_Piece(marshal.dumps(self._newest), self._owners))

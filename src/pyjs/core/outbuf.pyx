@@ -136,7 +136,7 @@ cdef class OutBuf:
         return pieces
 
     cdef list take_portion(self):
-        """Remove and return the first `portion` queued bytes, as a list of objects."""
+        """Remove and return up to `portion` queued bytes from the beginning of the queue, as a list of objects."""
         cdef list out = []
         cdef bytes piece
         cdef size_t room = self.portion, taken = 0, n

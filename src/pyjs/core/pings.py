@@ -47,7 +47,7 @@ class Pings:
             self.rtt_ns = max(1, self._session.turn.now - self._session.started_at_ns)
 
     def pong(self) -> None:
-        """Handle the client's PONG."""
+        """Handle the client's PONG, and measure the round-trip time if a PING was unanswered."""
         if self._outstanding:
             self.rtt_ns = max(1, self._session.turn.now - self._sent_at_ns)
         self._outstanding = 0

@@ -536,7 +536,7 @@ cdef class ClientSession(Sink):
         self.queue_input()
 
     def log_in(self, object user) -> None:
-        """Log in as `user` after CONNECT."""
+        """Log in as `user` after CONNECT, or close the session if the account or the options of CONNECT are refused."""
         self.entry = max(self.entry, CONNECTED)
         self.bind(user)
         if self.closing:
@@ -705,7 +705,7 @@ cdef class ClientSession(Sink):
         self.input.stalled = True
 
     def stall(self) -> None:
-        """Pause reading for a few milliseconds, so that a slow receiver can catch up."""
+        """Pause reading for a few milliseconds, so that a slow receiver can catch up; do nothing if this is turned off."""
         self.input.stalled = False
         if not self.host.settings.stall_producers:
             return
@@ -726,7 +726,10 @@ cdef class ClientSession(Sink):
         return self.permissions is None or self.permissions.may_receive(subject, queue)
 
     def flush_output(self) -> bool:
-        """Write the queued output to the transport; called by the node's turn. Return True to be called again."""
+        """Write the queued output to the transport; called by the node's turn. Return True to be called again.
+
+        If the output buffer has overflowed, close the session as a slow consumer.
+        """
         self.dirty = False
         if self.used_up:
             self.retire()

@@ -36,7 +36,7 @@ cdef class Decisions:
         return None if found == NULL else found == <void*> MAY
 
     def put(self, bytes subject, bint allowed) -> None:
-        """Cache the decision about `subject`, unless the subject is too long."""
+        """Cache the decision about `subject`, unless the subject is too long; a full cache is emptied first."""
         if len(subject) > SIZE_MAX:
             return
         if self.table.used >= ENTRIES_MAX:

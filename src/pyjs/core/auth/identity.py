@@ -57,7 +57,7 @@ def client_info(session: ClientSession, account: str, server: str) -> dict[str, 
 
 
 def public_client_info(session: ClientSession, account: str, server: str) -> dict[str, object]:
-    """Return the fields that describe a client in an advisory, which every user of its account may read."""
+    """Return the fields of `client_info` without the JWT, for advisories that every user of the account may read."""
     fields = client_info(session, account, server)
     fields.pop("jwt", None)
     return fields

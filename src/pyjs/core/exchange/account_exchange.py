@@ -54,7 +54,10 @@ class AccountExchange:
             self._lose(sub.subject)
 
     def note_measured(self, reply: bytes, calls: ServiceCalls, token: bytes, tracked: Tracked) -> None:
-        """Store a measured request, so that the measurement ends if the client unsubscribes from `reply`."""
+        """Store a measured request, so that the measurement ends if the client unsubscribes from `reply`.
+
+        If too many measured requests are stored, do nothing.
+        """
         if len(self._measured) >= MEASURED_MAX:
             self._measured = {key: each for key, each in self._measured.items() if not each[2].done}
         if len(self._measured) < MEASURED_MAX:

@@ -145,7 +145,7 @@ def parse_headers(block: bytes) -> dict[str, list[str]]:
 
 
 def asking_headers(block: bytes) -> dict[str, list[str]] | None:
-    """Return the tracing headers that request a sample, or None if no header does or a header forbids it."""
+    """Return the tracing headers that request a sample, or None if the headers do not request one."""
     fields = parse_headers(block)
     if fields.get("Uber-Trace-Id"):
         return _of_uber(fields)

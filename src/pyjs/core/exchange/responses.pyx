@@ -117,7 +117,7 @@ cdef class ServiceCalls:
             pass                    # out of memory: the next request tries to set the timer again
 
     def expire(self) -> None:
-        """End the requests whose time has expired."""
+        """End the requests whose time has expired, up to EXPIRED_MAX in one call."""
         cdef int64_t before = self.host.turn_state.now - self.export.response_threshold_ns
         cdef int ended = 0
         self.armed = False
@@ -133,7 +133,7 @@ cdef class ServiceCalls:
             self.end(self.waiting.oldest, 0)
 
     def lose(self, bytes token) -> None:
-        """End a request whose client has stopped waiting."""
+        """End a request whose client has stopped waiting, unless a response to it is being delivered."""
         cdef Pending* p = <Pending*> table_get(&self.table.table, token, len(token))
         if p != NULL and not p.busy:
             self.end(p, 408)

@@ -153,7 +153,7 @@ class TrustedAccounts:
         return self._host.clock.wall_ns() // NS_PER_S
 
     def is_pinned(self, name: str) -> bool:
-        """Return whether users of the account may connect, according to the list of pinned accounts."""
+        """Return whether the list of pinned accounts permits users of this account to connect."""
         pinned = self.options.resolver_pinned_accounts
         return not pinned or name in pinned or name == self.options.system_account
 
@@ -332,6 +332,8 @@ class TrustedAccounts:
     def apply(self, name: str, token: AccountToken) -> TrustedAccount:
         """Verify a token, and apply its claims to the account, its clients and the accounts that import from it.
 
+        Return the account.
+
         Raises:
             TokenFault: no operator signed the token, or its claims are invalid.
         """
@@ -390,7 +392,10 @@ class TrustedAccounts:
             session.close(*why)
 
     def disable(self, name: str, why: tuple[str, str] = EXPIRED) -> None:
-        """Close the clients of an account whose token expired or was removed, and refuse new clients."""
+        """Close the clients of an account whose token expired or was removed, and refuse new clients.
+
+        `why` is the close reason and the -ERR text for the clients.
+        """
         account = self.accounts.get(name)
         if account is None:
             return

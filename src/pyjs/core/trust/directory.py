@@ -140,7 +140,7 @@ class TokenDirectory:
             self._log.error(f"Account [{name}] cannot be stored: {fault}")
 
     def delete(self, name: str) -> bool:
-        """Remove the token of an account; return whether there was one.
+        """Remove or rename the file of an account, as the options say; return whether there was a file.
 
         Raises:
             DirectoryFault: the options do not permit this, or the file cannot be removed.

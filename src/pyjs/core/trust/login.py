@@ -93,7 +93,7 @@ class TokenCheck(Job):
         return "" if verifies(self._nonce.encode(), made, key) else "Signature not verified"
 
     def finish(self, failure: Exception | None) -> None:
-        """Continue the login with the result."""
+        """Call `done` with this check, unless the check was cancelled."""
         if failure is not None:
             self.user = None
         if not self.cancelled:

@@ -52,7 +52,7 @@ class TlsPort:
             self._log.warn(text)
 
     async def close(self) -> None:
-        """Stop the thread; all connections must be closed."""
+        """End the handshake thread after its jobs; all connections must be closed."""
         if self._second is not None:
             self._second.cancel()
         await self.thread.finish()

@@ -365,7 +365,7 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
             self.transport.writelines(self._port.packer.frames_of(pieces, self._terms))
 
     def close(self) -> None:
-        """Send a close frame, and close after all output has been sent."""
+        """Send a close frame, unless the upgrade is incomplete, and close after all output has been sent."""
         if self._phase in (Phase.OPEN, Phase.ENDING) and self._connection is not None:
             self._phase = Phase.CLOSED
             self.transport.write(self._closing or reason_frame(shown_reason(self._connection.closed_reason)))

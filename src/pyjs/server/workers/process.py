@@ -163,7 +163,7 @@ class WorkerProcess:
         return _told(code)
 
     async def _relay(self, lines: asyncio.StreamReader) -> None:
-        """Write the lines of the process to the log, until it ends."""
+        """Write the lines in the output of the process to the log, until the output ends."""
         rest = b""
         while chunk := await lines.read(CHUNK):
             *whole, rest = (rest + chunk).split(b"\n")
