@@ -134,7 +134,7 @@ cdef class Scheduler:
         self.flush()
 
     cdef exchange(self, bint with_requests):
-        """Run step 3 once: commits, requests, deliveries, retention."""
+        """Run step 3 once: commits, consensus, requests (if `with_requests` is true), deliveries, retention."""
         cdef Turn state = self.state
         if state.streams or self.commits.behind:
             self.commits.run(state.take("streams"), self.turns)

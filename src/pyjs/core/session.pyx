@@ -353,7 +353,10 @@ cdef class ClientSession(Sink):
         return receivers
 
     cdef int publish_checked(self, Msg* m) noexcept nogil:
-        """Publish as `publish` does, with the checks that only some clients and subjects need."""
+        """Publish as `publish` does, with the checks that only some clients and subjects need.
+
+        Return the number of receivers, or -1 if the publish is refused.
+        """
         cdef int receivers
         if self.entry == NEEDS_CONNECT:
             with gil:
@@ -394,7 +397,10 @@ cdef class ClientSession(Sink):
         return False
 
     cdef int publish_traced(self, Msg* m) noexcept:
-        """Publish as `publish_checked` does, for a message whose headers request a trace."""
+        """Publish as `publish_checked` does, for a message whose headers request a trace.
+
+        Return the number of receivers, or -1 if the publish is refused.
+        """
         cdef TracedPublish traced = TracedPublish(self, self.turn)
         cdef int receivers = -1
         if not traced.begin(m):
@@ -536,7 +542,10 @@ cdef class ClientSession(Sink):
         self.queue_input()
 
     def log_in(self, object user) -> None:
-        """Log in as `user` after CONNECT, or close the session if the account or the options of CONNECT are refused."""
+        """Log in as `user` after CONNECT.
+
+        If the account or the options of CONNECT are refused, close the session.
+        """
         self.entry = max(self.entry, CONNECTED)
         self.bind(user)
         if self.closing:
@@ -705,7 +714,10 @@ cdef class ClientSession(Sink):
         self.input.stalled = True
 
     def stall(self) -> None:
-        """Pause reading for a few milliseconds, so that a slow receiver can catch up; do nothing if this is turned off."""
+        """Pause reading for a few milliseconds, so that a slow receiver can catch up.
+
+        If the settings turn this off, do nothing.
+        """
         self.input.stalled = False
         if not self.host.settings.stall_producers:
             return

@@ -57,7 +57,7 @@ class MemoryLink(Link):
         self.closed = self.aborted = True
 
     def pending_size(self) -> int:
-        """Return `unsent`."""
+        """Return `unsent`, the number of bytes that a slow client has not read yet."""
         return self.unsent
 
     def pause_reading(self) -> None:

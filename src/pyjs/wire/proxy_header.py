@@ -78,10 +78,7 @@ def missing(data: bytes) -> str:
 
 
 def ends_between_parts(data: bytes) -> bool:
-    """Return whether an incomplete header ends exactly after one of its parts.
-
-    The error text at the end of the input depends on this.
-    """
+    """Return whether nats-server reports the end of the input after `data` as EOF, not as unexpected EOF."""
     if data.startswith(PREFIX_V1) or len(data) in (0, PREFIX_SIZE, len(SIGNATURE_V2), FIXED_SIZE):
         return True
     return len(data) > FIXED_SIZE and (data[12] & 0x0F == LOCAL or data[13] & 0xF0 == UNSPECIFIED)

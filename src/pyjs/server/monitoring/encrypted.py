@@ -43,7 +43,7 @@ class HttpsConnection(HttpConnection):
         self._port.log.error(f"monitoring: TLS handshake error from {host_port(peer[0], peer[1])}: {cause}")
 
     def throttled(self) -> None:
-        """Close now: too many connections were opened in this second."""
+        """Close the connection now, because too many connections were opened in this second."""
         self.transport.abort()
 
     def note(self, text: str) -> None:

@@ -27,7 +27,7 @@ class SystemAccount:
         reload: Callable[[], asyncio.Future[str]],
         request_counts: dict[str, int],
     ) -> None:
-        """Subscribe to the requests.
+        """Subscribe to the requests, and set the listener for the events of the node.
 
         `reload` applies the configuration file again; the result of its future is the error text, or "" on success.
         `request_counts` has the number of requests to the monitoring port by path.

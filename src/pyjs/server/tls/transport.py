@@ -311,7 +311,7 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
         self.write(b"".join(pieces))
 
     def close(self) -> None:
-        """Close after all written bytes have been sent."""
+        """Close the connection after all written bytes have been sent."""
         if self._phase is Phase.OPEN:
             self._below.write(self._channel.end())
         self._phase = Phase.CLOSED
@@ -324,7 +324,7 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
         self._below.close()
 
     def abort(self) -> None:
-        """Close now."""
+        """Close the connection now; unsent output is dropped."""
         self._phase = Phase.CLOSED
         self._below.abort()
 

@@ -142,7 +142,7 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
         self._port.log.error(f"websocket: TLS handshake error from {self._address}: {cause}")
 
     def throttled(self) -> None:
-        """Close now: too many connections were opened in this second."""
+        """Close the connection now, because too many connections were opened in this second."""
         self.transport.abort()
 
     def note(self, text: str) -> None:
@@ -393,7 +393,7 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
             self._run_later()
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """Return the client's address for "peer", otherwise the information of the transport below."""
+        """Return the client's Peer for "peer", otherwise the information of the transport below."""
         return self._peer if name == "peer" else self.transport.get_extra_info(name, default)
 
     def is_closing(self) -> bool:
