@@ -169,7 +169,7 @@ class TokenDirectory:
         return sums.to_bytes(HASH_SIZE, "big")
 
     def drop_unused(self) -> None:
-        """Remove the files that were not used for longer than the ttl, if there is one.
+        """Remove the files that were not used for longer than the ttl; without a ttl, do nothing.
 
         Raises:
             DirectoryFault: a file cannot be removed.

@@ -272,7 +272,10 @@ class Leaving:
 
 
 def _has_only_inboxes(connection: Connection) -> bool:
-    """Return whether each subscription of the client is to an inbox or belongs to a queue group."""
+    """Return whether each subscription of the client is to an inbox or belongs to a queue group.
+
+    A Connection without a client session gives False.
+    """
     session = getattr(connection, "session", None)
     if not isinstance(session, ClientSession):
         return False

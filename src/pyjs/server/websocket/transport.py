@@ -111,7 +111,7 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
             self._connection.pause_writing()
 
     def resume_writing(self) -> None:
-        """Resume the Connection."""
+        """Send a waiting Pong, and resume the Connection."""
         self._full = False
         if self._pong:
             self.transport.write(self._pong)
