@@ -65,7 +65,7 @@ class Connection(asyncio.BufferedProtocol, Link):
 
     # -- called by the transport -------------------------------------------------------------------------------
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Open a session and request a turn."""
+        """Open a session and request a turn; if the session cannot be opened, abort the connection."""
         self.transport = cast("asyncio.Transport", transport)  # uvloop has its own classes
         self.transport.set_write_buffer_limits(high=BUFFER_HIGH, low=BUFFER_LOW)
         address = transport.get_extra_info("peername")

@@ -109,7 +109,10 @@ class PasswordCheck(Job):
         self.cancelled = True
 
     def run(self) -> None:
-        """Verify the password; a refusal takes as long as a bcrypt check of the given cost."""
+        """Verify the password, unless the check is cancelled.
+
+        A refusal takes at least as long as a bcrypt check of the cost given at creation.
+        """
         import bcrypt  # imported lazily: only hashed passwords need it
 
         if self.cancelled:
@@ -129,7 +132,7 @@ class PasswordCheck(Job):
             bcrypt.hashpw(given.replace(b"\0", b"."), f"$2b${cost:02d}${SALT}".encode())
 
     def finish(self, failure: Exception | None) -> None:
-        """Pass the result to `decided`."""
+        """Call `decided` with the claim and the result; after a failure of the job, the result is False."""
         self._decided(self.claim, self.matches and failure is None)
 
 
@@ -145,7 +148,7 @@ class CertificateUsers:
         self._by_key = {key: user for key, user in keys if key is not None}
 
     def find(self, tls: TlsPeer | None) -> User | None:
-        """Return the user that a verified certificate names, or None; the first name that fits decides."""
+        """Return the user for the first matching name in a verified certificate, or None if no name matches."""
         for name in () if tls is None else tls.shown.names:
             user = self._by_name.get(name) or self._by_key.get(self._name_key(name) or ())
             if user is not None:

@@ -152,9 +152,9 @@ class RoutePort:
                 await self._wait(self.cluster.is_settled)
 
     async def wait_met(self, count: int, spread: SpreadNode | None) -> None:
-        """Wait until this worker knows the subscriptions of `count` other workers.
+        """Wait until the subscriptions of `count` other workers are known.
 
-        With `spread`, wait until it knows their streams too.
+        With `spread`, wait until their streams are known too.
         """
         await self._wait(lambda: sum(route.synced for route in self.cluster.routes.values()) >= count)
         if spread is not None:

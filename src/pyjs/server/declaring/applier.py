@@ -134,7 +134,7 @@ class Applier:
             self._end(is_temporary=is_temporary)
 
     def _account_steps(self, assets: AccountAssets, said: list[str]) -> Generator[Step, None, bool]:
-        """Apply the assets of one account, or compare; return whether a later attempt may succeed."""
+        """Apply the assets of one account, or only compare them; return whether a later attempt may succeed."""
         account = self._node.accounts.get(assets.account)
         if account is None or self._node.jetstream is None:
             return False

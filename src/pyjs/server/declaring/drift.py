@@ -32,7 +32,7 @@ VALUE_SIZE_MAX = 4096  # bytes of an option that a page shows: a stream may have
 
 
 class Drift:
-    """The differences between the file of one server and its streams, found when they are requested."""
+    """The comparison of one server's streams and consumers with their declarations, made on request."""
 
     def __init__(self, driver: Driver, assets: Callable[[], tuple[AccountAssets, ...]]) -> None:
         self._driver = driver

@@ -123,7 +123,8 @@ class HttpConnection(asyncio.Protocol):
     def step(self) -> None:
         """Parse a slice of the input if no request is queued, then continue the answer to the first request.
 
-        Close the connection if the peer has ended its output and no request is left.
+        Close the connection if the peer has ended its output and no request is left. Do nothing while the transport
+        is closing or its write buffer is full.
         """
         self._queued = False
         if self.transport.is_closing() or self._full:

@@ -18,7 +18,11 @@ PORTS_NAME = "nats-server"  # test suites look for this name
 
 
 def write_pid_file(path: str) -> None:
-    """Write the process id to the file at `path`, without a line end."""
+    """Write the process id to the file at `path`, without a line end.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
     with open(path, "w") as file:
         file.write(str(os.getpid()))
 
@@ -56,7 +60,11 @@ def write_ports_file(directory: str, urls: dict[str, list[str]], log: Log) -> No
 
 
 def remove_ports_file(directory: str) -> None:
-    """Remove this process's ports file from `directory`, if it exists."""
+    """Remove this process's ports file from `directory`, if it exists.
+
+    Raises:
+        OSError: the file exists but cannot be removed.
+    """
     try:
         os.unlink(ports_path(directory))
     except FileNotFoundError:

@@ -73,7 +73,7 @@ class EncryptedConnection(Protocol):
         """Close after a failed handshake; `expected` marks failures that any client can cause."""
 
     def throttled(self) -> None:
-        """Close the connection, because there were too many in this second."""
+        """Close the connection, because too many connections were opened in this second."""
 
     def note(self, text: str) -> None:
         """Log an event of the handshake."""
@@ -350,12 +350,12 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
         return self._below.get_write_buffer_size() + sum(map(len, self._held))
 
     def pause_reading(self) -> None:
-        """Pause reading; do nothing before the end of the handshake."""
+        """Pause reading; do nothing unless the handshake is complete and the transport is open."""
         if self._phase is Phase.OPEN:
             self._below.pause_reading()
 
     def resume_reading(self) -> None:
-        """Resume reading; do nothing before the end of the handshake."""
+        """Resume reading; do nothing unless the handshake is complete and the transport is open."""
         if self._phase is Phase.OPEN:
             self._below.resume_reading()
 

@@ -223,7 +223,7 @@ class WorkersRouter:
 
     # -- parts -----------------------------------------------------------------------------------------------------
     def _ask(self, target: str) -> Pages:
-        """Return the page of each worker; None for a worker that does not answer."""
+        """Request the page from each worker; return the pages, with None for each worker that does not answer."""
         asked = [worker.ask_page(target) for worker in self._supervisor.workers]
         yield from asked
         return [each.result() for each in asked]

@@ -227,7 +227,7 @@ class Supervisor:
 
     # -- signals ---------------------------------------------------------------------------------------------------
     def stop(self) -> None:
-        """Stop all workers."""
+        """Start to stop all workers."""
         if self._stopping:
             return
         self._stopping = True
