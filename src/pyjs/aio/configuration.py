@@ -34,10 +34,10 @@ def options_from(
 ) -> Options:
     """Return the options for a source and keywords.
 
-    `alone` are defaults of the keywords, which are not used with a file or Options.
+    `alone` maps keys to their default values, which are not used with a file or Options.
 
     Raises:
-        ConfigError: the file or a key is invalid; the text has the place, cause and fix.
+        ConfigError: the file or a key is invalid; the exception's text states the place, the cause and a fix.
         TypeError: Options and keys cannot be combined.
     """
     if isinstance(source, Options):

@@ -124,7 +124,7 @@ def _keys(proxies: object) -> list[object]:
 
 
 def _changed_keys(change: Change) -> str:
-    """Return a text that lists the removed and added keys, or says that only their order has changed."""
+    """Return a text that lists the removed and added keys, or states that only their order has changed."""
     before, after = _keys(change.old), _keys(change.new)
     gone = [f'"{key}"' for key in before if key not in after]
     added = [f'"{key}"' for key in after if key not in before]

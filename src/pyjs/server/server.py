@@ -256,7 +256,7 @@ class Server:
         await self._websocket.start()
 
     def _bind_clients(self) -> None:
-        """Bind the client port, since other servers must know its number; connections are refused for now."""
+        """Bind the client port, since other servers need its number; connections are refused for now."""
         options = self.options
         with self._client_port():
             sock = bind(options.host, options.port, shared=options.worker is not None)

@@ -20,7 +20,7 @@ SHOWN_MAX = 8  # certificates of a chain
 
 
 def read_chain(chain: tuple[bytes, ...]) -> Shown:
-    """Return the shown fields of the first SHOWN_MAX certificates of `chain`, and the names in the first one.
+    """Return the shown fields of the first SHOWN_MAX certificates of `chain`, and the names in the first certificate.
 
     The certificates are DER; the first is the client's own.
 

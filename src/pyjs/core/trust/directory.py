@@ -140,10 +140,10 @@ class TokenDirectory:
             self._log.error(f"Account [{name}] cannot be stored: {fault}")
 
     def delete(self, name: str) -> bool:
-        """Remove or rename the file of an account, as the options say; return whether there was a file.
+        """Remove or rename the file of an account, depending on the options; return whether there was a file.
 
         Raises:
-            DirectoryFault: the options do not permit this, or the file cannot be removed.
+            DirectoryFault: the options do not permit the removal, or the file cannot be removed.
         """
         if not self._removable:
             raise DirectoryFault("store is not set up to for delete")

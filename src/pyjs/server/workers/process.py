@@ -53,7 +53,7 @@ class Page:
 
 
 class WorkerProcess:
-    """One worker: one process, replaced by another after a crash."""
+    """A worker of the server: a process, which is replaced by a new process after a crash."""
 
     def __init__(self, options: Options, worker: Worker, log: Logger, changed: Callable[[], None]) -> None:
         """Create a worker without a process; `changed` is called after each change of `state`."""
