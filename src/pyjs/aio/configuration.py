@@ -32,10 +32,12 @@ SCALARS = (bool, int, float, str, datetime)
 def options_from(
     source: Source | None, keys: Mapping[str, object], alone: Mapping[str, object] = ALONE
 ) -> Options:
-    """Return the options for a source and keywords; `alone` are keywords that apply only if there is no source.
+    """Return the options for a source and keywords.
+
+    `alone` maps keys to their default values, which are not used with a file or Options.
 
     Raises:
-        ConfigError: the file or a key is invalid; the text has the place, cause and fix.
+        ConfigError: the file or a key is invalid; the exception's text states the place, the cause and a fix.
         TypeError: Options and keys cannot be combined.
     """
     if isinstance(source, Options):
@@ -53,13 +55,20 @@ def options_from(
 
 
 def wants_scratch(source: Source | None, options: Options) -> bool:
-    """Return whether to use a temporary store directory: no file, Options or key names another one."""
+    """Return whether the server needs a temporary store directory.
+
+    It needs one if it has JetStream, and there is neither a file nor Options nor a `store_dir`.
+    """
     is_named = isinstance(source, str | os.PathLike | Options)
     return not is_named and options.jetstream.enabled and not options.jetstream.store_dir
 
 
 def entries_from(keys: Mapping[str, object]) -> ConfigMap:
-    """Return `keys` as entries of a configuration file. Raises ConfigError for a value that a file cannot contain."""
+    """Return `keys` as entries of a configuration file.
+
+    Raises:
+        ConfigError: a configuration file cannot contain a value.
+    """
     entries = ConfigMap()
     for name, data in keys.items():
         entries.put(Entry(name, PLACE, _value(name, data)))

@@ -26,5 +26,5 @@ class StandardLog(Log):
         self.trace_on = trace
 
     def write(self, level: str, text: str) -> None:
-        """Log one line."""
+        """Pass `text` to the logger, at the logging level that corresponds to `level`."""
         self._logger.log(LEVELS[level], "%s", text)

@@ -53,7 +53,7 @@ class Server:
         whole core.
 
         Raises:
-            ConfigError: the configuration is invalid; the text has the place, cause and fix.
+            ConfigError: the configuration is invalid; the text states the place, the cause and a fix.
         """
         self._options = options_from(config, dict(keys))
         if self._options.workers > 1:
@@ -77,7 +77,7 @@ class Server:
         await self.stop()
 
     async def start(self) -> None:
-        """Start the server; clients can connect when this returns. A stopped server can be restarted.
+        """Start the server; clients can connect when this returns. A stopped server can be started again.
 
         Raises:
             StartFailed: a port, a file or the store directory cannot be used; nothing is left open.
@@ -93,7 +93,9 @@ class Server:
         await server.start(self._spin)
 
     async def stop(self) -> None:
-        """Close connections and streams, and free all resources. Does nothing if the server is not running.
+        """Close connections and streams, and free all resources. Do nothing if the server is not running.
+
+        If the event loop of the server was closed, abort the server with a ResourceWarning.
 
         Raises:
             RuntimeError: the server runs on another event loop.
@@ -120,12 +122,18 @@ class Server:
 
     @property
     def monitor_url(self) -> str | None:
-        """The URL of the monitoring pages, or None if monitoring is off."""
+        """The URL of the monitoring pages, or None if monitoring is off.
+
+        Raises RuntimeError if no server is running.
+        """
         return self._running().monitor_url
 
     @property
     def websocket_url(self) -> str | None:
-        """The URL for WebSocket clients, or None if there is no such port."""
+        """The URL for WebSocket clients, or None if there is no WebSocket port.
+
+        Raises RuntimeError if no server is running.
+        """
         return self._running().websocket_url
 
     def _running(self) -> ShellServer:

@@ -33,7 +33,11 @@ class ServerThread:
         spin: bool = False,
         **keys: Unpack[ConfigKeys],
     ) -> None:
-        """Read the configuration as `Server` does. Raises ConfigError if it is invalid."""
+        """Read the configuration as `Server` does; start nothing.
+
+        Raises:
+            ConfigError: the configuration is invalid.
+        """
         self._server = Server(config, logger=logger, spin=spin, **keys)
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop
@@ -72,7 +76,7 @@ class ServerThread:
             raise
 
     def stop(self) -> None:
-        """Stop the server, and wait until its thread has ended. Does nothing if the server is not running."""
+        """Stop the server, and wait until its thread has ended. Do nothing if the server is not running."""
         thread = self._thread
         if thread is None or self._pid != os.getpid():  # a forked child has no such thread
             return
@@ -92,7 +96,10 @@ class ServerThread:
 
     @property
     def monitor_url(self) -> str | None:
-        """The URL of the monitoring pages, or None if monitoring is off."""
+        """The URL of the monitoring pages, or None if monitoring is off.
+
+        Raises RuntimeError if the server is not running.
+        """
         return self._server.monitor_url
 
     def _run(self, started: Future[None]) -> None:

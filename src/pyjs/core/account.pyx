@@ -129,7 +129,10 @@ cdef class Account:
         return receivers
 
     cdef int deliver_group(self, Group* g, Msg* m) noexcept nogil:
-        """Deliver to one member: at this server if any member here accepts, otherwise at another server."""
+        """Deliver to one member of the group, at this server if any member here accepts the message.
+
+        Return the number of receivers, which is 0 or 1.
+        """
         cdef uint32_t at, tried = 0
         if g.n_here:
             at = self.chance(g.n_here)
@@ -143,7 +146,10 @@ cdef class Account:
         return self.deliver_away(g, m) if g.n > g.n_here and m.told != EVERYWHERE else 0
 
     cdef int deliver_away(self, Group* g, Msg* m) noexcept nogil:
-        """Deliver to one member at another server, chosen by weight; servers that may lose messages come last."""
+        """Deliver to one member at another server, chosen by weight; servers that may lose messages are tried last.
+
+        Return the number of receivers, which is 0 or 1.
+        """
         cdef uint32_t at, tried, first
         cdef uint64_t weights = 0, chosen
         cdef int doubts
@@ -191,7 +197,7 @@ cdef class Account:
         return r.n > 0 or r.n_groups > 0
 
     cdef Route* route(self, const char* subject, size_t n) noexcept nogil:
-        """Return the route of `subject`; Sublist.find says how long the route is valid."""
+        """Return the route of `subject`; Sublist.find documents how long a route is valid."""
         if subject[0] == c'_' or subject[0] == c'$':
             return self.subs.find_prefixed(subject, n)
         return self.subs.find(subject, n)
@@ -213,7 +219,7 @@ cdef class Account:
         return b""
 
     cdef bint may_wait(self, Msg* m, PyObject* sink, bytes line):
-        """In a cluster, hold a message that has no receiver here, in case another server has a receiver.
+        """Hold a message without a receiver here, in case another server of the cluster has a receiver.
 
         Return whether the message is held.
         """
@@ -225,7 +231,7 @@ cdef class Account:
     # -- for Python code -----------------------------------------------------------------------------------
 
     def send(self, bytes subject, bytes payload, bytes headers=b"", bytes reply=b"") -> int:
-        """Publish as the server itself; return the number of receivers."""
+        """Publish a message from the server itself, and return the number of receivers."""
         cdef Msg m
         cdef bytes body = headers + payload if headers else payload
         cdef bytes tail = b"%b %b%d\r\n" % (reply, b"%d " % len(headers) if headers else b"", len(body))
@@ -244,7 +250,7 @@ cdef class Account:
         return len(subject) > 0 and self.interested(subject, len(subject))
 
     def subscribe(self, bytes subject, Sink sink, bytes queue=b"", bytes sid=b"") -> Subscription:
-        """Subscribe `sink` to a valid subject; must not be called during a delivery."""
+        """Subscribe `sink` to a valid subject, and return the subscription; must not be called during a delivery."""
         cdef Subscription sub = Subscription(sink, subject, queue, sid)
         self.add(sub)
         return sub
@@ -253,8 +259,8 @@ cdef class Account:
                           bint stays_here=False) -> Subscription:
         """Call `handler` with a Request, in the turn, for each message that matches `subject`.
 
-        `service` is the subject of the handler in the system account, if that account offers it to all accounts. With
-        `stays_here`, other servers do not send their requests to the handler.
+        Return the subscription. `service` is the subject at which the system account offers the handler to all
+        accounts, if it does. With `stays_here`, other servers do not send their requests to the handler.
         """
         cdef PySink sink = PySink(self.turn, handler)
         sink.service = service
@@ -262,7 +268,7 @@ cdef class Account:
         return self.subscribe(subject, sink)
 
     cpdef object add(self, Subscription sub):
-        """Insert an existing subscription."""
+        """Insert a subscription, and apply the account's stream imports to it."""
         self.add_plain(sub)
         if self.exchange is not None:
             self.exchange.subscribed(sub)
@@ -274,7 +280,7 @@ cdef class Account:
             self.exchange.unsubscribed(sub)
 
     def add_plain(self, Subscription sub) -> None:
-        """Insert a subscription to which the account's stream imports do not apply."""
+        """Insert a subscription without applying the account's stream imports to it."""
         self.subs.insert(sub)
         if self.interest is not None and sub.state.weight == 0:
             self.interest.subscribed(sub)
@@ -291,7 +297,10 @@ cdef class Account:
             self.interest_changed(sub.subject)
 
     def unsubscribe_all(self, list subs) -> None:
-        """Deliver no more messages to `subs`, and remove them, over several turns if there are many."""
+        """Deliver no more messages to `subs`, and remove them, over several turns if there are many.
+
+        The caller must not use the list `subs` afterwards.
+        """
         cdef Subscription sub
         for sub in subs:
             sub.state.closed = True
@@ -318,7 +327,7 @@ cdef class Account:
         self.watched.setdefault(subject, []).append(changed)
 
     def unwatch_interest(self, bytes subject, object changed) -> None:
-        """Undo watch_interest."""
+        """Stop calling `changed` for changes of the interest in the literal `subject`."""
         watchers = self.watched.get(subject, [])
         if changed in watchers:
             watchers.remove(changed)

@@ -36,7 +36,7 @@ class Chore:
         self.owner = owner
 
     def go_on(self) -> bool:
-        """Run a step; return whether the chore can continue at once."""
+        """Run a step; return False if the chore has ended or is parked."""
         for park in self.steps:
             if park is None:
                 return True
@@ -72,11 +72,14 @@ class Gates:
         self._gates: dict[str, _Gate] = {}
 
     def is_busy(self, name: str) -> bool:
-        """Return whether a chore is inside."""
+        """Return whether a chore is inside the gate `name`."""
         return name in self._gates
 
     def enter(self, name: str, alone: bool) -> Generator[Step, None, None]:
-        """Wait until the gate `name` admits the chore; the caller must call `leave` afterwards."""
+        """Wait until the gate `name` admits the chore, with exclusive access if `alone` is true.
+
+        The caller must call `leave` afterwards.
+        """
         gate = self._gates.setdefault(name, _Gate())
         if gate.admits(alone) and not (gate.waiting or gate.let_in):
             gate.admit(alone)
@@ -88,7 +91,7 @@ class Gates:
     def within(
         self, name: str, alone: bool, steps: Callable[[], Generator[Step, None, Result]]
     ) -> Generator[Step, None, Result]:
-        """Run the steps inside the gate `name`; return their result."""
+        """Run the steps inside the gate `name`, and return their result."""
         yield from self.enter(name, alone)
         try:
             return (yield from steps())

@@ -60,7 +60,7 @@ class ClosedSession(NamedTuple):
 
     @property
     def subscriptions(self) -> dict[bytes, ClosedSubscription]:
-        """The subscriptions by sid, as a session has them."""
+        """The first SHOWN_MAX subscriptions of the session, by sid."""
         return {sub.sid: sub for sub in self.shown}
 
     def pending_size(self) -> int:
@@ -79,7 +79,7 @@ class ClosedSessions:
     """The last `most` ended sessions, as rows, oldest first; all except the newest are packed into pieces.
 
     Unpacked objects would occupy the memory pages of the freed sessions, which could then not be returned to the
-    system: after 9,000 clients had left, 70 of their 85 MB remained allocated.
+    system.
     """
 
     def __init__(self, most: int) -> None:
@@ -90,7 +90,7 @@ class ClosedSessions:
         self._numbers: dict[tuple[int, int], int] = {}  # index in `_owners`, by the ids of account and user
 
     def add(self, session: ClientSession) -> None:
-        """Store a session that ended."""
+        """Store a session that ended; the oldest sessions beyond the limit are dropped."""
         self._newest.append(_row(session, self._number_of(session.account, session.user)))
         if len(self._newest) == PACKED:
             self._pieces.append(_Piece(marshal.dumps(self._newest), self._owners))

@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class FairQueue(Generic[T]):
-    """A queue for each connection of each account; `take` serves them in turn."""
+    """A group of queues, one for each connection of each account; `take` serves them in turn."""
 
     __slots__ = ("_accounts", "count")
 
@@ -35,12 +35,12 @@ class FairQueue(Generic[T]):
         self.count += 1
 
     def put_back(self, owner: Owner, item: T) -> None:
-        """Queue `item`, which `take` returned, as the first of its connection."""
+        """Queue an unfinished item as the first of its connection."""
         self._queue_of(owner).appendleft(item)
         self.count += 1
 
     def take(self) -> tuple[Owner, T]:
-        """Return the next item and its owner; the queue must not be empty."""
+        """Remove and return the next item, with its owner; the queue must not be empty."""
         account = next(iter(self._accounts))
         connections = self._accounts.pop(account)
         connection = next(iter(connections))

@@ -21,7 +21,7 @@ KNOWN_MAX = 256  # different faults that are counted separately
 
 
 class Faults:
-    """Counts and logs the unexpected exceptions of one node."""
+    """The counters and log lines of the unexpected exceptions of one node."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
@@ -31,9 +31,9 @@ class Faults:
         self._untold: dict[tuple[str, str], int] = {}
 
     def report(self, kind: str, what: str, error: Exception, now_ns: int) -> None:
-        """Count a fault in work of this `kind`, and log it.
+        """Count a fault in work of this `kind`, and log it unless the same fault was logged recently.
 
-        `what` is the log line's description of the failed work.
+        `what` describes the failed work in the log line.
         """
         self.counts[kind] = self.counts.get(kind, 0) + 1
         key = (kind, _place(error))

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False, repr=False, slots=True)
 class SessionSettings:
-    """Limits and intervals of every client connection; changed by a reload."""
+    """Limits and options of every client connection; changed by a reload."""
 
     max_payload: int = 1024 * 1024
     max_control_line: int = 4096
@@ -123,7 +123,10 @@ class Host(ABC):
 
     @abstractmethod
     def share(self, name: str, exchange: Exchange) -> None:
-        """Apply checked exports, imports and mappings of an account; call this first for its exporting accounts."""
+        """Apply the checked exports, imports and mappings of an account.
+
+        This must be called first for the accounts from which the account imports.
+        """
 
     @abstractmethod
     def disable_account(self, name: str) -> None:
@@ -139,7 +142,7 @@ class Host(ABC):
 
     @abstractmethod
     def session_closed(self, session: ClientSession) -> None:
-        """Forget `session`; must be called once, after its subscriptions were removed."""
+        """Remove `session` from the node; must be called once, before its subscriptions are removed."""
 
     @abstractmethod
     def send_trace(self, trace: Trace) -> None:

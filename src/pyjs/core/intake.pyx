@@ -19,7 +19,7 @@ LINE_ERRORS = {
 
 
 cdef class Intake:
-    """The input of one session."""
+    """The unparsed input of one session, and the reasons for which reading or parsing is paused."""
 
     def __cinit__(self, object link):
         self.link = link

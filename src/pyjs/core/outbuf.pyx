@@ -45,7 +45,10 @@ cdef class OutBuf:
         return self.pieces_len + self.len
 
     cdef char* reserve(self, size_t n) noexcept nogil:
-        """Make room for `n` more bytes at the returned position; the caller writes them and adds n to `len`."""
+        """Make room for `n` more bytes at the returned position; the caller writes them and adds `n` to `len`.
+
+        Return NULL and set `overflow` if the limit would be exceeded or memory runs out.
+        """
         cdef size_t capacity
         cdef char* more
         if self.pieces_len + self.len + n > self.limit:
@@ -133,7 +136,7 @@ cdef class OutBuf:
         return pieces
 
     cdef list take_portion(self):
-        """Remove and return the first `portion` queued bytes, as a list of objects."""
+        """Remove and return up to `portion` queued bytes from the beginning of the queue, as a list of objects."""
         cdef list out = []
         cdef bytes piece
         cdef size_t room = self.portion, taken = 0, n

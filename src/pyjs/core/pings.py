@@ -19,7 +19,7 @@ RTT_EVERY_NS = 3600 * NS_PER_S
 
 
 class Pings:
-    """Sends the server's PINGs to one client, and measures its round-trip time."""
+    """The server's PINGs to one client, and the round-trip time that they measure."""
 
     __slots__ = ("_outstanding", "_sent_at_ns", "_session", "_timer", "rtt_ns")
 
@@ -31,7 +31,7 @@ class Pings:
         self.rtt_ns = 0  # 0: not measured yet
 
     def begin(self) -> None:
-        """Send the first PING soon."""
+        """Schedule the first PING, early and at a random time."""
         host = self._session.host
         interval = min(self._interval_ns, FIRST_PING_NS)
         self._schedule(interval + host.rng.below(max(1, interval // 5)))
@@ -47,7 +47,7 @@ class Pings:
             self.rtt_ns = max(1, self._session.turn.now - self._session.started_at_ns)
 
     def pong(self) -> None:
-        """Handle the client's PONG."""
+        """Handle the client's PONG, and measure the round-trip time if a PING was unanswered."""
         if self._outstanding:
             self.rtt_ns = max(1, self._session.turn.now - self._sent_at_ns)
         self._outstanding = 0

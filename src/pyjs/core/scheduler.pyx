@@ -61,7 +61,7 @@ class Shares(NamedTuple):
 
 
 cdef class Scheduler:
-    """Runs the turns of one node."""
+    """The runner of one node's turns, with a lane for each kind of work."""
 
     cdef Turn state
     cdef Timers timers
@@ -104,7 +104,7 @@ cdef class Scheduler:
         return self.backlog or self.timers_left or not self.state.idle
 
     def turn(self, int64_t now_ns) -> None:
-        """Run one turn."""
+        """Run one turn at the time `now_ns`."""
         cdef Turn state = self.state
         state.begin(now_ns, COPIES)
         state.begin_input()
@@ -134,7 +134,7 @@ cdef class Scheduler:
         self.flush()
 
     cdef exchange(self, bint with_requests):
-        """Run step 3 once: commits, requests, deliveries, retention."""
+        """Run step 3 once: commits, consensus, requests (if `with_requests` is true), deliveries, retention."""
         cdef Turn state = self.state
         if state.streams or self.commits.behind:
             self.commits.run(state.take("streams"), self.turns)
@@ -194,7 +194,7 @@ cdef class Scheduler:
                 self.state.chores.append(chore)
 
     def report_item(self, kind, item, error) -> None:
-        """Report a failed item of a lane."""
+        """Report the failure of an item in the lane of this `kind`."""
         if kind == "job":
             item = item[0]
         elif kind == "request":

@@ -57,7 +57,10 @@ cdef bytes SYSTEM_QUEUE = b"_sys_"
 
 
 cdef inline int count_delivery(ClientSession session, Msg* m, Target* t, size_t size, size_t copied) noexcept nogil:
-    """Count a message of `size` bytes that was written to the output buffer; `copied` of its bytes were copied."""
+    """Count a message of `size` bytes that was written to the output buffer, and return 1.
+
+    `copied` is the number of these bytes that were copied.
+    """
     t.sub.delivered += 1
     session.out_msgs += 1
     session.out_bytes += size
@@ -118,7 +121,7 @@ cdef class ClientSession(Sink):
             self.pings.begin()
 
     def apply_options(self) -> None:
-        """Copy those options of CONNECT that the message path needs into flags."""
+        """Copy the options of CONNECT that the message path needs into flags."""
         options = self.options
         cdef bint headers = options.headers and self.host.settings.headers
         self.set_feature(ECHO, options.echo)
@@ -132,7 +135,7 @@ cdef class ClientSession(Sink):
         self.features = self.features | feature if on else self.features & ~feature
 
     def apply_settings(self) -> None:
-        """Apply the node's limits; called again after a reload."""
+        """Apply the limits of the node, the account and the user; called again after a reload."""
         settings = self.host.settings
         self.parser.max_control_line = settings.max_control_line
         self.parser.max_payload, self.subscriptions_max = limits_of(settings, self.account.limits, self.user)
@@ -152,7 +155,10 @@ cdef class ClientSession(Sink):
         self.send_line(f"-ERR '{text}'\r\n".encode())
 
     def close(self, str reason, str error="") -> None:
-        """End the session at once: send queued output and -ERR `error`, if given; remove all subscriptions."""
+        """End the session for `reason`: send queued output and -ERR `error`, if given, and remove all subscriptions.
+
+        The queued output of a slow consumer is dropped. A session that has ended is not changed.
+        """
         if self.closed_reason:
             return
         if error:
@@ -178,7 +184,7 @@ cdef class ClientSession(Sink):
         self.login = self.pings = self.deadlines = None     # break the cycle: they refer to this session
 
     def lose_link(self) -> None:
-        """Discard all output, because the transport is closed; the caller must call `end_input` next."""
+        """Discard all output, because nothing more can be sent; the caller must call `end_input` later."""
         self.output = LOST
         self.out.clear()
         if not self.closing:
@@ -199,8 +205,9 @@ cdef class ClientSession(Sink):
     def receive_data(self, bytes data) -> bool:
         """Parse one read. Return False if the session has ended; the caller must then stop reading.
 
-        The rest of the input waits for later turns (`resume_input`) if it exceeds this session's share of a turn or,
-        before the login, the share of all sessions. If a second read arrives while input waits, reading is paused.
+        The rest of the input waits for later turns (`resume_input`) if it exceeds this session's share of a turn.
+        Before the login, or while output buffers are full, it also waits if all sessions together exceed their share.
+        If a second read arrives while input waits, reading is paused.
         """
         if self.closing:
             return False
@@ -226,7 +233,7 @@ cdef class ClientSession(Sink):
         self.parse(max(WORK_MIN, min(self.turn.input_left, WORK_MAX)))
 
     def resume_input(self) -> None:
-        """Continue with input that earlier turns left unparsed; the session that waited longest continues first."""
+        """Parse input that earlier turns left unparsed; called by the node's turn."""
         self.input.queued = False
         if not self.closing and not self.input.waits & (VERDICT | REST):
             self.parse(max(WORK_MIN, min(self.turn.input_left, WORK_MAX)))
@@ -262,7 +269,10 @@ cdef class ClientSession(Sink):
         return not self.closing
 
     cdef int64_t parse_read(self, int64_t left) except? -1:
-        """Parse one read within `left` units of work; return the unused units. `input.begun`: bytes are left."""
+        """Parse one read within `left` units of work, and return the unused units.
+
+        Afterwards, `input.begun` is true if bytes of the read are left.
+        """
         cdef uint64_t visited
         cdef int op, receivers
         while not self.closing:
@@ -305,7 +315,7 @@ cdef class ClientSession(Sink):
             self.queue_input()
 
     def queue_input(self) -> None:
-        """Queue the session for the next turn."""
+        """Queue the session for parsing in the next turn, if it has unparsed input."""
         if self.input.reads and not self.input.queued:
             self.input.queued = True
             self.turn.inputs.append(self)
@@ -343,7 +353,10 @@ cdef class ClientSession(Sink):
         return receivers
 
     cdef int publish_checked(self, Msg* m) noexcept nogil:
-        """Publish as `publish` does, with the checks that only some clients and subjects need."""
+        """Publish as `publish` does, with the checks that only some clients and subjects need.
+
+        Return the number of receivers, or -1 if the publish is refused.
+        """
         cdef int receivers
         if self.entry == NEEDS_CONNECT:
             with gil:
@@ -384,7 +397,10 @@ cdef class ClientSession(Sink):
         return False
 
     cdef int publish_traced(self, Msg* m) noexcept:
-        """Publish as `publish_checked` does, for a message whose headers request a trace."""
+        """Publish as `publish_checked` does, for a message whose headers request a trace.
+
+        Return the number of receivers, or -1 if the publish is refused.
+        """
         cdef TracedPublish traced = TracedPublish(self, self.turn)
         cdef int receivers = -1
         if not traced.begin(m):
@@ -469,7 +485,10 @@ cdef class ClientSession(Sink):
         self.bind(user)
 
     def bind(self, object user) -> None:
-        """Bind the session to `user`, which sets its account and its permissions."""
+        """Bind the session to `user`, which sets its account and its permissions.
+
+        If the account accepts no more clients, close the session.
+        """
         account = self.host.accounts[user.account]
         refusal = self.host.account_refusal(self, account)
         if refusal is not None:
@@ -518,12 +537,15 @@ cdef class ClientSession(Sink):
         self.input.waits |= VERDICT
 
     def have_verdict(self) -> None:
-        """Parse the waiting input in this turn, after the decision about the login."""
+        """Queue the waiting input for parsing, after the decision about the login."""
         self.input.waits &= ~VERDICT
         self.queue_input()
 
     def log_in(self, object user) -> None:
-        """Log in as `user` after CONNECT."""
+        """Log in as `user` after CONNECT.
+
+        If the account or the options of CONNECT are refused, close the session.
+        """
         self.entry = max(self.entry, CONNECTED)
         self.bind(user)
         if self.closing:
@@ -688,11 +710,14 @@ cdef class ClientSession(Sink):
         return count_delivery(self, m, t, body, 0 if whole else body)
 
     cdef void slow_down(self) noexcept nogil:
-        """Note that a receiver is nearly full, so that this session stalls after the current read."""
+        """Request a stall of this session after the current read, because a receiver is nearly full."""
         self.input.stalled = True
 
     def stall(self) -> None:
-        """Pause reading for a few milliseconds, so that a slow receiver can catch up."""
+        """Pause reading for a few milliseconds, so that a slow receiver can catch up.
+
+        If the settings turn this off, do nothing.
+        """
         self.input.stalled = False
         if not self.host.settings.stall_producers:
             return
@@ -709,11 +734,14 @@ cdef class ClientSession(Sink):
         self.queue_input()
 
     def accepts(self, bytes subject, bytes queue) -> bool:
-        """Return whether the deny list lets this client receive `subject`."""
+        """Return whether the deny list permits this client to receive `subject` in group `queue` (b"" for none)."""
         return self.permissions is None or self.permissions.may_receive(subject, queue)
 
     def flush_output(self) -> bool:
-        """Write the queued output to the transport; called by the node's turn. Return True to be called again."""
+        """Write the queued output to the transport; called by the node's turn. Return True to be called again.
+
+        If the output buffer has overflowed, close the session as a slow consumer.
+        """
         self.dirty = False
         if self.used_up:
             self.retire()
@@ -744,7 +772,7 @@ cdef class ClientSession(Sink):
         self.account.unsubscribe_all(used_up)
 
     cdef void retire_later(self, SubState* sub) noexcept nogil:
-        """Stop deliveries to a subscription that has reached its UNSUB max."""
+        """Stop deliveries to a subscription that has reached its UNSUB max, and queue its removal."""
         sub.closed = True
         with gil:
             try:
@@ -793,7 +821,7 @@ cdef class ClientSession(Sink):
 
     @property
     def rtt_ns(self) -> int:
-        """The round-trip time, or 0 before the first PONG."""
+        """The round-trip time in nanoseconds, or 0 if it is not known."""
         return 0 if self.pings is None else self.pings.rtt_ns
 
     def __str__(self) -> str:

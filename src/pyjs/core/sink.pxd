@@ -7,7 +7,7 @@ from pyjs.wire.ops cimport Msg
 cdef class Turn:
     """The work lists of one turn: sessions with output, streams to commit, consumers to pump, requests to answer.
 
-    No list has an object twice: the object's `dirty` flag is set when it is added, and cleared when its work is done.
+    A session, stream or consumer is in its list at most once; its `dirty` flag is set while it is there.
     """
     cdef public int64_t now             # ns since the epoch; set by the node at each read and each turn
     cdef public int64_t skew            # wall time minus `now`, ns; set by the node at each turn

@@ -51,7 +51,10 @@ cdef class Turn:
         self.input_left = INPUT_WORK
 
     def next_input(self):
-        """Return the next session with unparsed input, or None if there is none or the limit of work is reached."""
+        """Remove and return the session whose unparsed input has waited longest.
+
+        Return None if there is none, if the limit of work is reached, or if output buffers are full.
+        """
         if not self.inputs or self.input_left <= 0 or self.pressure:
             return None
         return self.inputs.popleft()

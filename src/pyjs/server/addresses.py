@@ -20,7 +20,7 @@ IF_INET6 = "/proc/net/if_inet6"
 
 
 class ListenFailed(Exception):
-    """Raised when listening on a port fails. The text is that of Go's error, since operators search for it."""
+    """Raised when the server cannot listen on a port or path; the text is that of Go's error."""
 
     def __init__(self, text: str, code: int = 0, port: int = 0) -> None:
         super().__init__(text)
@@ -28,12 +28,15 @@ class ListenFailed(Exception):
         self._port = port
 
     def remedy(self, key: str) -> str:
-        """Return the remedy; `key` is the key of the port in the configuration."""
+        """Return a remedy to show to the operator; `key` is the configuration key of the port."""
         return port_remedy(self._code, self._port, key)
 
 
 def port_remedy(code: int, port: int, key: str) -> str:
-    """Return the remedy for a port that cannot be used, after the error `code`."""
+    """Return a remedy for a port that cannot be used.
+
+    `code` is the errno of the failure, and `key` the configuration key of the port.
+    """
     if code == errno.EADDRINUSE:
         return f"another process listens there (ss -ltnp | grep :{port}): stop it, or change `{key}`"
     if code == errno.EACCES and port < PRIVILEGED:
@@ -44,7 +47,11 @@ def port_remedy(code: int, port: int, key: str) -> str:
 
 
 def listen(host: str, port: int, *, shared: bool = False) -> socket.socket:
-    """Return a socket that listens on `host` and `port`; the arguments are those of `bind`. Raises ListenFailed."""
+    """Return a socket that listens on `host` and `port`; the arguments are those of `bind`.
+
+    Raises:
+        ListenFailed: the port cannot be used.
+    """
     sock = bind(host, port, shared=shared)
     start_listening(sock, host)
     return sock
@@ -53,10 +60,10 @@ def listen(host: str, port: int, *, shared: bool = False) -> socket.socket:
 def bind(host: str, port: int, *, shared: bool = False) -> socket.socket:
     """Return a socket that is bound to `host` and `port` (-1 or 0: any free port) but does not listen yet.
 
-    `shared` means that other workers of this server listen on the same port; the kernel distributes the connections.
+    With `shared`, other workers of this server may listen on the same port; the kernel distributes the connections.
 
     Raises:
-        ListenFailed: the port cannot be used; the text says why.
+        ListenFailed: the port cannot be used.
     """
     port = max(port, 0)
     if port > 65535:
@@ -71,10 +78,10 @@ def bind(host: str, port: int, *, shared: bool = False) -> socket.socket:
 
 
 def start_listening(sock: socket.socket, host: str) -> None:
-    """Make a bound socket listen; if that fails, close it.
+    """Make a bound socket listen; if that fails, close the socket. `host` is shown in the error.
 
     Raises:
-        ListenFailed: another process has bound the same port, and already listens.
+        ListenFailed: the socket cannot listen, for example because another process listens on the same port.
     """
     port = sock.getsockname()[1]
     try:
@@ -90,7 +97,9 @@ def _failed(host: str, port: int, error: OSError) -> ListenFailed:
 
 
 def reserve(host: str, port: int) -> socket.socket:
-    """Return a bound socket that does not listen; only listeners with `shared` set may use the same host and port.
+    """Reserve a port: return a bound socket that does not listen.
+
+    Only sockets bound with `shared` can use the same host and port.
 
     Raises:
         ListenFailed: the port cannot be used, for example because another program listens on it.
@@ -105,10 +114,10 @@ def reserve(host: str, port: int) -> socket.socket:
 
 
 def listen_at_path(path: str) -> socket.socket:
-    """Listen at the Unix socket `path`; a socket file that a killed process left behind is replaced.
+    """Return a socket that listens on the Unix socket `path`; an existing file at `path` is removed first.
 
     Raises:
-        ListenFailed: the path cannot be used; the text says why.
+        ListenFailed: the path cannot be used.
     """
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
@@ -175,7 +184,11 @@ def urls(scheme: str, host: str, port: int) -> list[str]:
 
 
 def reachable(host: str, port: int) -> list[str]:
-    """Return the host:port addresses at which other machines reach a listener. For a wildcard host, omit loopback."""
+    """Return the `host:port` addresses at which other machines reach a listener.
+
+    For a wildcard host, loopback and link-local addresses of this machine are left out. If there are no others, only
+    the first address is returned.
+    """
     if host not in WILDCARDS:
         return [host_port(host, port)]
     addresses = [ip_address(each) for each in local_ips()]
@@ -184,7 +197,10 @@ def reachable(host: str, port: int) -> list[str]:
 
 
 def local_ips() -> list[str]:
-    """Return this machine's addresses, interface by interface, IPv4 first."""
+    """Return this machine's IP addresses by interface, with the IPv4 address of each interface first.
+
+    If there are none, return only 127.0.0.1.
+    """
     v6 = _ipv6_by_interface()
     ips: list[str] = []
     for _, name in socket.if_nameindex():

@@ -31,7 +31,7 @@ BANNER = (
 
 
 def announce_start(log: Log, node: Node, options: Options) -> None:
-    """Log the server's identity and configuration."""
+    """Log the server's identity and configuration; for a worker, log only its name and id."""
     if options.worker is not None:
         log.info(f"Starting as {node.server_name}, ID {node.server_id}")
         return
@@ -64,7 +64,10 @@ def node_name(server_id: str) -> str:
 
 
 def announce_jetstream(log: Log, options: Options, effective: Options) -> None:
-    """Log the settings of JetStream before the recovery; `effective` has defaults that depend on the machine."""
+    """Log the settings of JetStream before the recovery.
+
+    `effective` is `options` with the defaults that depend on the machine filled in.
+    """
     jetstream = effective.jetstream
     if not options.jetstream.store_dir:
         log.warn("Temporary storage directory used, data could be lost on system reboot")

@@ -52,7 +52,7 @@ class Command:
         self.server = Server(options, log)
 
     def prepare(self) -> None:
-        """Set up the process."""
+        """Set up the process: GIL switch interval, descriptor limit, allocator and `sys.unraisablehook`."""
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         raise_limit()
         keep_buffers()
@@ -91,7 +91,7 @@ class Command:
         return 0
 
     def return_memory(self) -> None:
-        """Return unused memory to the system from time to time. The server must be running when this is called."""
+        """Start to return unused memory to the system periodically; the server must be running."""
         server = self.server
         wait, thread = server.driver.after_next_turn, server.compute_thread
         MemoryReturn(server.loop, wait, thread, collect, trim, cpu_seconds, memory_size)
@@ -110,7 +110,7 @@ class Command:
             log_exception(self.log, what, error)
 
     def log_uncaught(self, loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
-        """Log an exception that no other code caught."""
+        """Log an exception that reached the event loop, unless it is a ConnectionError."""
         error = context.get("exception")
         if isinstance(error, ConnectionError):
             return  # the client disconnected

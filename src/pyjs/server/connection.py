@@ -36,7 +36,7 @@ LINGER_S = 2.0  # seconds that a closed connection has to send the rest of its o
 
 
 class Connection(asyncio.BufferedProtocol, Link):
-    """A transport and its session, from `connection_made` to `connection_lost`."""
+    """The asyncio protocol of one connection, with the session that handles its input."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Connection(asyncio.BufferedProtocol, Link):
 
     # -- called by the transport -------------------------------------------------------------------------------
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Open a session; its INFO is sent in the next turn."""
+        """Open a session and request a turn; if the session cannot be opened, abort the connection."""
         self.transport = cast("asyncio.Transport", transport)  # uvloop has its own classes
         self.transport.set_write_buffer_limits(high=BUFFER_HIGH, low=BUFFER_LOW)
         address = transport.get_extra_info("peername")
@@ -90,11 +90,11 @@ class Connection(asyncio.BufferedProtocol, Link):
         return self._driver.node.open_session(peer, self)
 
     def get_buffer(self, sizehint: int) -> bytearray:
-        """Return the buffer for a read. All connections share one, since `buffer_updated` follows immediately."""
+        """Return the buffer for a read; all connections share it, since `buffer_updated` follows immediately."""
         return self._driver.buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Pass a read to the session; effects that need a commit happen later, in the turn."""
+        """Pass the first `nbytes` bytes of the shared buffer to the session, or hold them after `hang_up`."""
         if self._log.trace_on:
             self._trace(0, bytes(self._driver.buffer[:nbytes]))
         if nbytes >= FULL_READ:
@@ -112,7 +112,7 @@ class Connection(asyncio.BufferedProtocol, Link):
         self._driver.wake_for_input()
 
     def data_received(self, data: bytes) -> None:
-        """Handle input as `buffer_updated` does; called by transports that decode it, such as TLS."""
+        """Pass input to the session; this is called by transports that decode input, such as TLS."""
         if self._log.trace_on:
             self._trace(0, data)
         if len(data) >= FULL_READ:
@@ -129,7 +129,7 @@ class Connection(asyncio.BufferedProtocol, Link):
         self.session.close("Internal Error", "Internal Server Error")
 
     def _give_way(self) -> None:
-        """Pause reading until the next turn: libuv would otherwise read this connection up to 32 times in a row."""
+        """Pause reading until the next turn, since libuv may read a connection up to 32 times in one iteration."""
         self._gave_way = True
         self.transport.pause_reading()
         self._driver.loop.call_soon(self._read_on)
@@ -141,7 +141,10 @@ class Connection(asyncio.BufferedProtocol, Link):
 
     # -- called when this server leaves its cluster ------------------------------------------------------------
     def park(self, *, on: bool) -> None:
-        """Pause reading if `on` is true, otherwise resume it; while paused, the session cannot resume it."""
+        """Pause reading if `on` is true; otherwise resume it, unless the session has paused it too.
+
+        While `on` is true, the session cannot resume reading.
+        """
         self._parked = on
         if on and not self.transport.is_closing():
             self.transport.pause_reading()
@@ -149,10 +152,10 @@ class Connection(asyncio.BufferedProtocol, Link):
             self.resume_reading()
 
     def hang_up(self) -> None:
-        """Close the output side, and hold input that still arrives until `hear_out`.
+        """Close the output side, end the subscriptions, and hold further input for `hear_out`.
 
-        The client then connects to another server. A client that reads slowly or has not logged in is closed
-        completely, and so is a connection whose transport cannot close one direction only.
+        The client then connects to another server. If the client reads slowly or has not logged in, or if the
+        transport cannot close only its output side, the session is closed instead.
         """
         assert isinstance(self.session, ClientSession)
         is_slow = self.session.pending_size() > 0 or self._held
@@ -167,21 +170,21 @@ class Connection(asyncio.BufferedProtocol, Link):
 
     @property
     def has_hung_up(self) -> bool:
-        """Whether `hang_up` was called and `hear_out` has not been called since."""
+        """Whether `hang_up` has closed the output side, and `hear_out` was not called since."""
         return self._late is not None
 
     @property
     def is_over(self) -> bool:
-        """Whether the client has closed its side."""
+        """Whether the client has closed its side, or the connection is lost."""
         return self._is_over
 
     @property
     def has_more(self) -> bool:
-        """Whether the client has sent input since `hang_up`, or may still do so."""
+        """Whether input for `hear_out` is held or may still arrive; False unless `has_hung_up`."""
         return self._late is not None and (bool(self._late) or not self._is_over)
 
     def hear_out(self) -> None:
-        """Handle the input held since `hang_up`, and close."""
+        """Pass the input held since `hang_up` to the session, and close the connection."""
         late, self._late = self._late or [], None
         if hasattr(self, "session"):
             for data in late:
@@ -191,7 +194,10 @@ class Connection(asyncio.BufferedProtocol, Link):
         self.transport.close()
 
     def eof_received(self) -> bool:
-        """Close the session after the turn in which earlier input is answered, since the client may still read."""
+        """End the input of the session after the next turn; after `hang_up`, leave that to `hear_out`.
+
+        Return True, so that asyncio keeps the transport open for the last output.
+        """
         self._is_over = True
         if self._late is not None:
             return True
@@ -214,7 +220,10 @@ class Connection(asyncio.BufferedProtocol, Link):
         self._driver.wake()
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Close the session, since no more output can be sent."""
+        """Detach the session from the link and end it after the next turn.
+
+        After `hang_up`, the session stays until `hear_out`.
+        """
         self._connections.discard(self)
         self.stop_trace()
         if self._linger is not None:
@@ -238,13 +247,13 @@ class Connection(asyncio.BufferedProtocol, Link):
 
     # -- called by a PROXY header ------------------------------------------------------------------------------
     def came_from(self, ip: str, port: int) -> None:
-        """Store the client's address from the PROXY header; "" as `ip` means that the client uses no proxy."""
+        """Store the client's address from the PROXY header; if `ip` is "", keep the address of the transport."""
         if hasattr(self, "session"):
             own = self.session.peer
             self.session.peer = Peer(ip or own.ip, port if ip else own.port, own.kind)
 
     def header_failed(self, cause: str) -> None:
-        """Close the connection, because the PROXY header cannot be read."""
+        """Log `cause` and close the connection, because the PROXY header cannot be read."""
         if hasattr(self, "session") and not self.session.closed_reason:
             self._log.warn(cause)
             self.session.close("Protocol Violation")
@@ -252,14 +261,17 @@ class Connection(asyncio.BufferedProtocol, Link):
 
     # -- called by an encrypting transport -------------------------------------------------------------------
     def encrypted(self, peer: TlsPeer) -> None:
-        """Note that the connection is now encrypted."""
+        """Store the TLS parameters in `peer`, and mark the connection as ready: the TLS handshake is complete."""
         self.tls = peer
         self.ready = True
         self.note("TLS handshake complete")
         self.note(f"TLS version {peer.version}, cipher suite {peer.cipher_suite}")
 
     def handshake_failed(self, cause: str, *, expected: bool) -> None:
-        """End a connection after a failed handshake; `expected` marks failures that any port scan can cause."""
+        """Log a failed TLS handshake, and close the connection.
+
+        With `expected`, the log level is debug, since any port scan can cause the failure; otherwise it is error.
+        """
         if hasattr(self, "session") and not self.session.closed_reason:
             log = self._log.debug if expected else self._log.error
             log(f"{self.session} - TLS handshake error: {cause}")
@@ -301,7 +313,7 @@ class Connection(asyncio.BufferedProtocol, Link):
         self.transport.abort()
 
     def pending_size(self) -> int:
-        """Return the number of bytes that wait in the transport."""
+        """Return the number of bytes of unsent output in the transport."""
         return self.transport.get_write_buffer_size()
 
     def pause_reading(self) -> None:
@@ -311,7 +323,7 @@ class Connection(asyncio.BufferedProtocol, Link):
             self.transport.pause_reading()
 
     def resume_reading(self) -> None:
-        """Resume reading."""
+        """Resume reading, unless `park` or a large read has paused it."""
         self._held = False
         if not self._gave_way and not self._parked and not self.transport.is_closing():
             self.transport.resume_reading()
@@ -323,7 +335,10 @@ class Connection(asyncio.BufferedProtocol, Link):
         return self._trace_end is not None
 
     def start_trace(self, limits: TraceLimits) -> bool:
-        """Log the protocol of this connection until one of `limits`; a running trace is replaced."""
+        """Start a trace of this connection that ends at one of `limits`; a running trace is replaced.
+
+        Return False if the connection is lost or does not belong to a client.
+        """
         self.stop_trace()
         if not hasattr(self, "session") or not isinstance(self.session, ClientSession):
             return False  # the connection is lost, and its session about to end
@@ -333,7 +348,7 @@ class Connection(asyncio.BufferedProtocol, Link):
         return True
 
     def stop_trace(self) -> bool:
-        """End the trace of this connection; return whether there was one."""
+        """End the trace of this connection, and return whether there was one."""
         trace = self._log
         if not isinstance(trace, ConnectionTrace) or self._trace_end is None:
             return False

@@ -5,7 +5,7 @@ from pyjs.base.timers cimport Timers
 from pyjs.core.sink cimport Turn
 
 cdef class Driver:
-    """Runs the turns of one node."""
+    """The scheduler of one node's turns, on one event loop."""
     cdef readonly object loop           # asyncio.AbstractEventLoop
     cdef readonly object node           # pyjs.node.Node
     cdef readonly object endings        # endings.Endings

@@ -31,7 +31,7 @@ DEADLINE_MAX = 1 << 62          # ns: a token may expire in a year that no clock
 
 
 cdef class Driver:
-    """Runs the turns of one node."""
+    """The scheduler of one node's turns, on one event loop."""
 
     def __init__(self, loop, node) -> None:
         self.loop = loop
@@ -43,7 +43,7 @@ cdef class Driver:
         self.buffer = bytearray(BUFFER_SIZE)
 
     def wake(self) -> None:
-        """Run a turn at the end of this iteration of the loop."""
+        """Schedule a turn for the end of this iteration of the loop, unless one is scheduled already."""
         if not self.waked:
             self.waked = True
             self.waked_ns = monotonic_ns()
@@ -69,19 +69,16 @@ cdef class Driver:
             self.loop.call_exception_handler({"message": "Exception in a turn", "exception": error})
 
     def wake_if_needed(self) -> None:
-        """Run a turn if a read has left work for one.
-
-        Otherwise only update the timer, since deadlines may have changed.
-        """
+        """Request a turn as `wake_for_input` does, unless the node is idle; then only update the timer."""
         if self.waked or not self.node.turn_state.idle:
             self.wake_for_input()
         else:
             self.arm()
 
     def after(self, seconds, callback):
-        """Call `callback` in a turn, `seconds` from now.
+        """Call `callback` in a turn, `seconds` from now, and return the timer.
 
-        If many calls are due at once, they are spread over turns.
+        If many calls are due at the same time, they are spread over turns.
         """
         deadline_ns = self.clock.now_ns() + round(seconds * NS_PER_S)
         timer = self.node.timers.at(deadline_ns, callback)
@@ -93,7 +90,7 @@ cdef class Driver:
         self.once.append(hook)
 
     cpdef turn_now(self):
-        """Run a turn at once, for the last output of a stopping server."""
+        """Run a turn and its hooks at once, and count the time that they take."""
         cdef int64_t began_ns = self.clock.now_ns(), took_ns
         self.node.turn(began_ns)
         self.call_hooks()
@@ -104,7 +101,7 @@ cdef class Driver:
         self.longest_ns = max(self.longest_ns, took_ns)
 
     cdef call_hooks(self):
-        """Call the hooks that have work after this turn; few turns have work for most of them."""
+        """Call the hooks that may have work after this turn."""
         if self.endings.waiting:
             self.endings.after_turn()
         if self.state.jobs:
@@ -121,7 +118,10 @@ cdef class Driver:
                 hook()
 
     def take_loop(self) -> LoopStats:
-        """Return the statistics of the turns; the longest turn is that since the last call."""
+        """Return the statistics of the turns.
+
+        The time of the longest turn covers only the turns since the last call.
+        """
         found = LoopStats(self.turns, self.busy_ns, self.overruns, self.longest_ns)
         self.longest_ns = 0
         return found
@@ -146,7 +146,7 @@ cdef class Driver:
         self.arm()
 
     cdef arm(self):
-        """Set the timer of the loop to the next deadline of the node."""
+        """Set the loop's timer to the node's next deadline; an earlier timer usually stays set."""
         cdef int64_t deadline_ns, wait_ms
         next_ns = self.deadlines.next_deadline_ns()
         if next_ns is None:
@@ -168,6 +168,6 @@ cdef class Driver:
                 and self.armed_ns - <int64_t> self.clock.now_ns() < SOON_NS)
 
     def timer_fired(self) -> None:
-        """Run a turn for the deadline; called by the loop."""
+        """Request a turn for the deadline; called by the loop."""
         self.timer = None
         self.wake()

@@ -22,7 +22,7 @@ STRIDE = 8  # calls between two reads of the clock
 
 
 class Endings:
-    """Calls that wait for the end of a turn, in order; if there are any, the driver calls `after_turn`."""
+    """A queue of calls that run after a turn, in the order in which they were added."""
 
     def __init__(self, clock: Clock, log: Log, wake: Callable[[], None]) -> None:
         self._clock = clock
@@ -31,12 +31,18 @@ class Endings:
         self.waiting: deque[Callable[[], object]] = deque()
 
     def add(self, end: Callable[[], object]) -> None:
-        """Call `end` after the next turn, or after a later one if many calls wait."""
+        """Queue `end` and request a turn.
+
+        `end` runs after that turn, or after a later one if many calls are queued.
+        """
         self.waiting.append(end)
         self._wake()
 
     def after_turn(self) -> None:
-        """Run queued calls for about SHARE_NS; the others wait for the next turn."""
+        """Run queued calls for about `SHARE_NS` nanoseconds.
+
+        An exception of a call is logged. If calls remain, another turn is requested.
+        """
         deadline_ns = self._clock.now_ns() + SHARE_NS
         for at in range(len(self.waiting)):
             if at % STRIDE == 0 and at and self._clock.now_ns() >= deadline_ns:

@@ -21,7 +21,7 @@ class StartFailed(PyjsError):
 
 
 def fail(text: str, remedy: str = "") -> NoReturn:
-    """Raise StartFailed with `text`, and with `remedy` as a second line.
+    """Raise StartFailed with `text`, followed by a line with `remedy` if there is one.
 
     Raises:
         StartFailed: always.
@@ -54,7 +54,11 @@ def attempt(log: Log, step: Callable[[], object]) -> None:
 
 
 def log_exception(log: Log, message: object, error: object) -> None:
-    """Log an unexpected exception with its traceback, or without it if formatting the traceback fails."""
+    """Log `message` with the traceback of `error`.
+
+    If formatting the traceback fails with OSError, only the type and text of `error` are logged. If `error` is not an
+    exception, only `message` is logged.
+    """
     lines: list[str] = []
     if isinstance(error, BaseException):
         try:

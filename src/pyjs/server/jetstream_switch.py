@@ -1,4 +1,4 @@
-"""Starts and stops JetStream: with the server, by a reload, and in lame duck mode.
+"""The start and stop of JetStream: with the server, by a reload, and in lame duck mode.
 
 Stopping takes several turns: written bytes are synced, PubAcks that wait for the sync are sent, the stores are
 closed, and then the callbacks of `stop` are called.
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class JetStreamSwitch:
-    """Starts and stops JetStream of one node."""
+    """A controller that starts and stops JetStream on one node."""
 
     def __init__(self, driver: Driver, declared: DeclaredStreams) -> None:
         self._driver = driver
@@ -51,19 +51,19 @@ class JetStreamSwitch:
         )
 
     def start(self, options: Options) -> None:
-        """Run all steps of `start_steps` at once.
+        """Start JetStream if `options` enable it, by running all steps of `start_steps` at once.
 
         Raises:
-            StartFailed: the store directory cannot be used.
+            StartFailed: JetStream cannot be started, for example because its store directory cannot be used.
         """
         for _ in self.start_steps(options):
             pass
 
     def start_steps(self, options: Options) -> Generator[None, None, None]:
-        """Recover the streams if `options` enable JetStream; no turn may run before the last step.
+        """Start JetStream in steps, if `options` enable it; no turn may run before the last step.
 
         Raises:
-            StartFailed: the store directory cannot be used.
+            StartFailed: JetStream cannot be started, for example because its store directory cannot be used.
         """
         if not options.runs_jetstream:
             return
@@ -108,7 +108,7 @@ class JetStreamSwitch:
         self._attach(syncer, upkeep)
 
     def _attach(self, syncer: Syncer, upkeep: Upkeep) -> None:
-        """Make the driver call these objects after its turns, instead of those of an earlier JetStream."""
+        """Register `syncer` and `upkeep` with the driver, in place of those of an earlier JetStream."""
         driver = self._driver
         if self._hook is not None:
             driver.after_turn.remove(self._hook)
@@ -124,7 +124,8 @@ class JetStreamSwitch:
     def stop(self, then: Callable[[], None]) -> None:
         """Stop accepting messages, sync and close the streams, then call `then`.
 
-        If JetStream is off, call `then` at once.
+        If a stop is in progress, `then` is called when that stop is complete. If JetStream is off, `then` is called
+        at once.
         """
         self._after.append(then)
         jetstream, self._node.jetstream = self._node.jetstream, None
@@ -158,7 +159,7 @@ class JetStreamSwitch:
         return jetstream.is_changing or (self._upkeep is not None and self._upkeep.is_busy)
 
     def after_turn(self) -> None:
-        """Continue stopping after a turn has handled the last result that was awaited."""
+        """Close the streams if their syncs and jobs are done; while a job runs, check again after the next turn."""
         if not self._synced or self._ending is None:
             return
         if self._is_busy(self._ending):
@@ -167,13 +168,16 @@ class JetStreamSwitch:
             self._end()
 
     def abort(self) -> None:
-        """Close the streams at once, without waiting for syncs; no thread may be writing metadata."""
+        """Close the streams at once, without waiting for syncs, and call the callbacks of earlier stops.
+
+        No thread may be writing metadata.
+        """
         jetstream, self._node.jetstream = self._node.jetstream, None
         self._ending = self._ending or jetstream
         self._end()
 
     def _end(self) -> None:
-        """Close the streams and call the waiting callbacks."""
+        """Stop the threads, close the streams and call the waiting callbacks."""
         jetstream, self._ending = self._ending, None
         self._synced = False
         if jetstream is not None:

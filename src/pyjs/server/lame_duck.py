@@ -22,7 +22,7 @@ INTERVAL_MIN_NS = 1_000_000  # with many clients, several are closed per interva
 
 
 class LameDuck:
-    """Closes the clients one by one in lame duck mode, after the client port was closed."""
+    """The procedure that closes the clients one by one in lame duck mode."""
 
     def __init__(
         self,
@@ -43,7 +43,10 @@ class LameDuck:
         self._interval_ns = INTERVAL_MAX_NS
 
     def start(self) -> None:
-        """Notify the clients, and start closing them after the grace period."""
+        """Notify the clients, and start closing them after the grace period.
+
+        If there is no client, call `ended` at once.
+        """
         node = self._driver.node
         if not node.sessions:
             self._ended()

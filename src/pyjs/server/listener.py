@@ -46,11 +46,18 @@ class Listener:
         self._closed = False
 
     def listen(self, host: str) -> None:
-        """Make the bound socket listen; `host` is for the error. Raises ListenFailed."""
+        """Make the bound socket listen; `host` is shown in the error.
+
+        Raises:
+            ListenFailed: the socket cannot listen.
+        """
         start_listening(self._sock, host)
 
     async def start(self, factory: Callable[[], asyncio.BaseProtocol]) -> None:
-        """Start accepting; each connection gets a protocol from `factory`, which calls `accepted`."""
+        """Start accepting connections.
+
+        Each connection gets a protocol from `factory`; that protocol must call `accepted`.
+        """
         self._factory = factory
         await self._serve()
 
@@ -68,7 +75,7 @@ class Listener:
         self._sock.close()
 
     def accepted(self, transport: asyncio.BaseTransport) -> None:
-        """Note a new connection; stop accepting if it took one of the last descriptors."""
+        """Pause accepting if the new connection uses one of the reserved descriptors."""
         sock = transport.get_extra_info("socket")
         if sock is None or self._server is None or is_free(sock.fileno()):
             return
@@ -127,7 +134,7 @@ def is_free(fd: int) -> bool:
 
 
 def descriptors_are_free() -> bool:
-    """Return whether a connection may use a descriptor now."""
+    """Return whether a descriptor is free that is not reserved."""
     try:
         fd = os.open(os.devnull, os.O_RDONLY)
     except OSError:

@@ -75,11 +75,11 @@ class Logger(Log):
         self._stamp = ""
 
     def write(self, level: str, text: str) -> None:
-        """Write one line."""
+        """Write a log line with `text`, in the configured format."""
         self.relay(self._line(level, text))
 
     def relay(self, line: bytes) -> None:
-        """Write a complete line, line end included, that another process has formatted."""
+        """Write a line that is already formatted, line end included; rotate the file if it has become too large."""
         self._put(line)
         if self.path and self.size_limit and self._size > self.size_limit:
             self._rotate()
@@ -90,14 +90,18 @@ class Logger(Log):
         return self._colored
 
     def status(self, text: str) -> None:
-        """Show `text` below the log, in place of the last status; "" removes it."""
+        """Show `text` on the last line if the log is a terminal, in place of the last status; "" removes it."""
         if self._colored and text != self._status:
             self._status = ""
             self._put(CLEAR + text.encode())
             self._status = text
 
     def reopen(self) -> bool:
-        """Reopen the file after it was renamed; return False if the log is not a file."""
+        """Reopen the file after it was renamed; return False if the log is not a file.
+
+        Raises:
+            OSError: the file cannot be opened; the log continues with the renamed file.
+        """
         if not self.path:
             return False
         fd = self._open()
@@ -107,7 +111,7 @@ class Logger(Log):
         return True
 
     def adopt(self, other: Logger) -> None:
-        """Continue with the file of `other`, which must not be used any more; references to this log remain valid."""
+        """Take over the settings and the file of `other`, which must not be used afterwards."""
         if self.path:
             os.close(self._fd)
         self.__dict__.update(other.__dict__)

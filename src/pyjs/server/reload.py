@@ -51,15 +51,15 @@ RENAMED = {
 
 
 class ReloadRefused(Exception):
-    """Raised when the new configuration cannot be applied; the exception's text says why."""
+    """Raised when the new configuration cannot be applied; the exception's text is the reason."""
 
 
 def read_again(old: Options) -> tuple[Options, list[Change]]:
-    """Read the configuration file of `old` again; return the new options and the changes.
+    """Read the configuration file of `old` again, and return the new options and the changes.
 
     Raises:
-        ReloadRefused: a changed key cannot change while the server runs, or there is no file.
-        ConfigError: the file is invalid.
+        ReloadRefused: a changed key cannot change while the server runs, there is no file, or it cannot be read.
+        ConfigError: the configuration is invalid.
     """
     if old.config_path is None:
         raise ReloadRefused(NO_FILE)
@@ -80,7 +80,10 @@ def read_again(old: Options) -> tuple[Options, list[Change]]:
 
 
 def rewrite_files(old: Options, new: Options, log: Log, write_ports_file: Callable[[], None]) -> None:
-    """Write the pid file and the ports file again if a reload has changed their paths."""
+    """Write the pid file and the ports file again if the path of either has changed.
+
+    The ports file at its old path is removed. An error with the pid file is logged.
+    """
     if (old.pid_file, old.ports_file_dir) == (new.pid_file, new.ports_file_dir):
         return
     try:
@@ -94,7 +97,10 @@ def rewrite_files(old: Options, new: Options, log: Log, write_ports_file: Callab
 
 
 def refuse_reload(loop: asyncio.AbstractEventLoop) -> asyncio.Future[str]:
-    """Return the error text for a reload of a single worker: all workers must have the same configuration."""
+    """Return a completed future with the error text for a reload of a single worker.
+
+    All workers must have the same configuration.
+    """
     refused = loop.create_future()
     refused.set_result(
         "a server with workers reloads all of them at once: send SIGHUP to it, or use pyjs-server --signal reload"
@@ -118,7 +124,7 @@ def _keys(proxies: object) -> list[object]:
 
 
 def _changed_keys(change: Change) -> str:
-    """Return a text that lists the removed and added keys, or says that only their order has changed."""
+    """Return a text that lists the removed and added keys, or states that only their order has changed."""
     before, after = _keys(change.old), _keys(change.new)
     gone = [f'"{key}"' for key in before if key not in after]
     added = [f'"{key}"' for key in after if key not in before]

@@ -80,7 +80,10 @@ CLOSING_S = 1.0  # seconds for which connections may read their last output when
 
 
 class State(enum.Enum):
-    """NEW -> STARTING -> RUNNING -> STOPPING -> STOPPED, or STARTING -> STOPPED if the start fails."""
+    """The state of a server: NEW -> STARTING -> RUNNING -> STOPPING -> STOPPED.
+
+    A server can become STOPPED from any other state, for example after a failed start.
+    """
 
     NEW = enum.auto()
     STARTING = enum.auto()
@@ -90,7 +93,7 @@ class State(enum.Enum):
 
 
 class Server:
-    """One server on one event loop; it starts and stops once."""
+    """A NATS server on one event loop; it can be started once and stopped once."""
 
     def __init__(self, options: Options, log: Log, scratch: ScratchStore | None = None) -> None:
         self.options = options
@@ -135,7 +138,7 @@ class Server:
         run. If the start fails or is cancelled, everything it opened is closed.
 
         Raises:
-            StartFailed: a port, a file or the store directory cannot be used.
+            StartFailed: for example, a port, a file or the store directory cannot be used.
         """
         assert self.state is State.NEW
         self.state = State.STARTING
@@ -253,7 +256,7 @@ class Server:
         await self._websocket.start()
 
     def _bind_clients(self) -> None:
-        """Bind the client port, since other servers must know its number; connections are refused for now."""
+        """Bind the client port, since other servers need its number; connections are refused for now."""
         options = self.options
         with self._client_port():
             sock = bind(options.host, options.port, shared=options.worker is not None)
@@ -309,7 +312,7 @@ class Server:
             self.log.warn("Not all other workers answer; clients are accepted without them")
 
     def _client_protocol(self, listener: Listener) -> asyncio.BaseProtocol:
-        """Return a protocol for a new client."""
+        """Return the asyncio protocol for a new client connection."""
         behind_proxy = self.options.proxy_protocol
         connection = Connection(self.driver, self.connections, listener, behind_proxy)
         settings = self._tls.settings
@@ -324,17 +327,17 @@ class Server:
     # -- queries and requests ----------------------------------------------------------------------------------
     @property
     def client_port(self) -> int:
-        """The client port."""
+        """The number of the client port; it is known before clients are accepted."""
         return self.node.port
 
     @property
     def monitor_port(self) -> int:
-        """The monitoring port, or 0 if there is none."""
+        """The number of the monitoring port, or 0 if there is none."""
         return 0 if self._monitoring is None else self._monitoring.pages.port
 
     @property
     def websocket_url(self) -> str | None:
-        """A URL for WebSocket clients on this machine, or None if there is no such port."""
+        """A URL for WebSocket clients on this machine, or None if there is no WebSocket port."""
         return None if self._websocket is None else self._websocket.urls[0]
 
     @property
@@ -344,11 +347,14 @@ class Server:
 
     @property
     def monitor_url(self) -> str | None:
-        """The URL of the monitoring pages on this machine, or None if there are none."""
+        """A URL of the monitoring pages on this machine, or None if there is no monitoring port."""
         return None if self._monitoring is None else self._monitoring.pages.urls[0]
 
     def declared_report(self) -> Generator[Any, None, DeclaredReport]:
-        """Return, in steps, what differs from the declared assets; a step may yield a future to wait for."""
+        """Compare the streams and consumers with the declared ones in steps, and return a report.
+
+        A step may yield a future to wait for.
+        """
         return self._jetstream.declared.report()
 
     @property
@@ -381,11 +387,17 @@ class Server:
         files.write_ports_file(options.ports_file_dir, listed, self.log)
 
     def reload(self) -> asyncio.Future[str]:
-        """Apply the current configuration file as a whole; the result is the reason if that is impossible, or ""."""
+        """Read the configuration file again and apply it as a whole.
+
+        The result of the future is "" on success, otherwise the reason why the file was not applied.
+        """
         return self._reloads.ask()
 
     def _apply_file(self, found: Reread | Exception) -> str:
-        """Apply a file that was read again; if that is impossible, log and return the reason."""
+        """Apply a configuration that was read again, and return "".
+
+        If it cannot be applied, log and return the reason.
+        """
         old = self.options
         try:
             new, changed, declared = given(found)
@@ -444,7 +456,7 @@ class Server:
             self.log.warn(str(error))
 
     def _apply_to_sessions(self) -> None:
-        """Close clients affected by changed users, or by a lower max_connections (newest clients first)."""
+        """Apply changed users to all clients, and close the newest clients beyond max_connections."""
         for session in list(self.node.sessions.values()):
             session.reauthorize()
         self.node.enforce_account_limits()
@@ -464,7 +476,7 @@ class Server:
 
     # -- ending ------------------------------------------------------------------------------------------------
     def start_lame_duck(self) -> None:
-        """Enter lame duck mode, then stop."""
+        """Enter lame duck mode, after which the server stops; do nothing unless the server is running."""
         if self.state is not State.RUNNING or self._lame_duck is not None:
             return
         options = self.options
@@ -491,7 +503,10 @@ class Server:
             session.close("Server Shutdown")
 
     def request_stop(self) -> None:
-        """Start stopping the server, as `stop` does, but do not wait for the end."""
+        """Begin to stop the server, and return before it has stopped.
+
+        A server that is starting stops after its start.
+        """
         self._stop_asked = True
         if self.state is State.STARTING:
             self._jetstream.declared.stop()  # the start must not wait for it
@@ -501,7 +516,10 @@ class Server:
             self._stopping.add_done_callback(lambda _: self.abort())  # also if cancelled before it begins
 
     async def stop(self) -> None:
-        """Stop the server: close its connections and streams. A stopped server cannot be restarted."""
+        """Stop the server, and wait until its connections and streams are closed.
+
+        A stopped server cannot be started again.
+        """
         if self.state is State.NEW:
             self.state = State.STOPPED
             self._stopped.set()
@@ -538,7 +556,7 @@ class Server:
         self.log.info("Server Exiting..")
 
     async def _close_everything(self) -> None:
-        """Close ports, streams and connections, in this order; if a step fails, still run the others."""
+        """Close the ports, the streams and the connections, in this order."""
         self._close_ports()
         self._reloads.stop()
         self._jetstream.declared.stop()
@@ -589,7 +607,7 @@ class Server:
             attempt(self.log, self._routes.stop)
 
     async def _hear_streams(self) -> None:
-        """If all workers stop, wait for the last messages from the streams of other workers, up to STREAMS_S."""
+        """Wait up to `STREAMS_S` for the last messages from the streams of other workers, if all workers stop."""
         if self.stops_with_all and self._routes is not None:
             with suppress(TimeoutError):
                 async with asyncio.timeout(STREAMS_S):
@@ -611,7 +629,7 @@ class Server:
                     connection.abort()
 
     def abort(self) -> None:
-        """Stop at once, without the loop: abort the connections, and close the streams as the last turn left them.
+        """Stop at once, without the loop; the streams are closed as the last turn left them.
 
         Only for a server whose loop has ended. PubAcks that wait for a sync are never sent.
         """

@@ -44,11 +44,11 @@ cdef double CLEARLY = 0.75
 
 
 cdef class Core:
-    """Decides whether the loop may spin: not while spins take the core from other processes.
+    """A limiter of spins, so that they do not take the core from other processes.
 
     If the kernel preempts many spins, a trial begins. It has STAGES stages, alternately without and with spins, and
-    compares their times. If `has_neighbours` (other servers of the cluster, perhaps on this machine), there is no
-    trial: spinning stops for REST_NS, since spins cost the neighbours more than they gain for this server.
+    compares their times. If `has_neighbours` is true (the server is in a cluster), there is no trial: spinning stops
+    for REST_NS, since spins cost other servers on this machine more than this server gains.
     """
 
     cdef bint has_neighbours
@@ -66,7 +66,10 @@ cdef class Core:
         self.preempted = preemptions()
 
     cdef void turned(self, int64_t gap_ns, int64_t now_ns) noexcept:
-        """Count a turn that has ended; it began `gap_ns` after the end of the turn before it."""
+        """Add the time of a turn to the current stage of a trial.
+
+        `gap_ns` is the time from the end of the previous turn to the end of this one.
+        """
         if not self.stages:
             return
         if self.stages % 2:
@@ -87,7 +90,7 @@ cdef class Core:
             self.rests_until_ns = self.trial_due_ns
 
     cdef bint is_free(self, int64_t now_ns) except -1:
-        """Return whether the loop may spin now, and count that spin."""
+        """Return whether the loop may spin now; if so, count the spin."""
         if now_ns < self.rests_until_ns or (self.stages and self.stages % 2 == 0):
             return False
         self.spins += 1
@@ -96,7 +99,7 @@ cdef class Core:
         return True
 
     cdef int check(self, int64_t now_ns) except -1:
-        """If many of the last spins were preempted, begin a trial or rest, unless a trial's result is still valid."""
+        """Begin a trial or rest if many of the last spins were preempted, unless a trial's result is still valid."""
         cdef int64_t count = preemptions()
         if count - self.preempted >= PREEMPTED_MAX and not self.stages and now_ns >= self.trial_due_ns:
             if self.has_neighbours:
@@ -110,7 +113,7 @@ cdef class Core:
 
 
 cdef class Spin:
-    """Delays the sleep of one loop for a while after each turn."""
+    """A spinner that keeps one event loop awake for a short time after each turn."""
 
     cdef Driver driver
     cdef object call_soon
@@ -131,7 +134,7 @@ cdef class Spin:
         self.waits_needed = 1
 
     def after_turn(self) -> None:
-        """Start a spin if there is credit."""
+        """Update the credit, and start a spin if there is credit and the core is free."""
         cdef int64_t now_ns
         if self.looking:
             self.credit = min(self.credit + CREDIT_PAID, CREDIT_MAX)
@@ -147,7 +150,7 @@ cdef class Spin:
             self.call_soon(self.look)
 
     cdef void count_wait(self, int64_t wait_ns) noexcept:
-        """Count a short wait; after enough of them, allow a spin as a trial."""
+        """Count a wait if it was short; after enough short waits, allow one spin as a trial."""
         if wait_ns < SHORT_NS:
             self.waits += 1
         if self.waits >= self.waits_needed:

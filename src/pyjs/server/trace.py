@@ -39,12 +39,16 @@ SIZE_DIGITS_MAX = 10  # of a payload's size
 
 
 class Tracer:
-    """Logs the protocol of one connection in one direction."""
+    """A logger of one direction of the protocol of one connection."""
 
     def __init__(
         self, session: ClientSession, log: Log, direction: str, size_max: int, *, amid: bool = False
     ) -> None:
-        """Create the tracer; with `amid`, the first bytes may belong to an operation that has begun before."""
+        """Create the tracer.
+
+        `direction` is `IN` or `OUT`. `size_max` is the number of bytes shown of a payload; 0 means all. With `amid`,
+        the first bytes may belong to an operation that began before the trace.
+        """
         self._session = session
         self._log = log
         self._direction = direction
@@ -56,7 +60,7 @@ class Tracer:
         self._left = 0  # bytes of the payload and its line end that are still to come; 0: a line is next
 
     def trace(self, data: bytes) -> None:
-        """Log the operations that `data` completes, until the log accepts no more."""
+        """Log the operations and payloads that `data` completes; stop if the trace ends meanwhile."""
         at = 0
         while at < len(data) and self._log.trace_on:
             at = self._take_payload(data, at) if self._left else self._take_line(data, at)
@@ -111,12 +115,12 @@ class Tracer:
 
 
 class ConnectionTrace(Log):
-    """The log of a connection that is traced for some time: it writes to `log`, and counts the traced lines."""
+    """The log of a connection that is traced for some time; it counts the traced lines."""
 
     def __init__(
         self, session: ClientSession, log: Log, limits: TraceLimits, end: Callable[[], object]
     ) -> None:
-        """Begin the trace; `end` is called when all lines are written."""
+        """Begin the trace; all lines are written to `log`, and `end` is called after the last permitted line."""
         self.trace_on = True
         self._name = str(session)  # stored, since a session that ends has lost its user
         self._log = log
@@ -136,7 +140,7 @@ class ConnectionTrace(Log):
         return self._log.debug_on
 
     def write(self, level: str, text: str) -> None:
-        """Write one line; the trace ends with its last line."""
+        """Write one line to the server's log; after the last line that the limits allow, end the trace."""
         self._log.write(level, text)
         if level == "TRC":
             self._lines += 1
@@ -144,6 +148,6 @@ class ConnectionTrace(Log):
                 self._end()
 
     def end(self) -> None:
-        """Write no more lines of the trace."""
+        """Stop the trace, and log the number of traced lines."""
         self.trace_on = False
         self._log.info(f"{self._name} - Trace ends after {self._lines} lines")

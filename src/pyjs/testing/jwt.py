@@ -49,7 +49,10 @@ def token(
     issued_at: int | None = None,
     **claims: Any,
 ) -> str:
-    """Return a token of any kind; `claims` are further claims at the top level, such as `exp`."""
+    """Return a token of any kind; `claims` are further claims at the top level, such as `exp`.
+
+    `issued_at` is in seconds since the epoch; the default is the current time.
+    """
     body = {"sub": subject, **claims, "nats": {"type": kind, "version": 2, **(nats or {})}}
     if name:
         body["name"] = name
@@ -70,7 +73,10 @@ def account_token(
     claims: dict[str, Any] | None = None,
     **nats: Any,
 ) -> str:
-    """Return the token of an account. It has no JetStream and no limits, except those in `limits`."""
+    """Return the token of an account, signed by `operator`.
+
+    The account has no JetStream and no limits, except those in `limits`.
+    """
     return token(
         operator,
         "account",
@@ -91,13 +97,16 @@ def user_token(
     scoped: bool = False,
     **nats: Any,
 ) -> str:
-    """Return the token of a user; with `scoped`, the role of the key `signer` gives the permissions."""
+    """Return the token of a user, signed by `signer`.
+
+    With `scoped`, the role of the key `signer` determines the permissions.
+    """
     limits = {} if scoped else NO_LIMITS
     return token(signer, "user", user.public, name, {**limits, **nats}, issued_at, **(claims or {}))
 
 
 def credentials(jwt: str, user: Key) -> str:
-    """Return the contents of a `.creds` file."""
+    """Return the contents of a `.creds` file with the token `jwt` and the seed of `user`."""
     return (
         f"-----BEGIN NATS USER JWT-----\n{jwt}\n------END NATS USER JWT------\n\n"
         f"************************* IMPORTANT *************************\n{WARNING}\n\n"
@@ -110,7 +119,11 @@ def credentials(jwt: str, user: Key) -> str:
 
 
 def write_example(directory: str) -> list[str]:
-    """Write an operator with three accounts and four users; return the paths of the files."""
+    """Write the files of an operator with three accounts and four users, and a server.conf; return their paths.
+
+    Raises:
+        OSError: a file exists already or cannot be written.
+    """
     os.makedirs(f"{directory}/accounts", mode=0o700, exist_ok=True)
     operator, system = Key("operator"), Key("account")
     written = {

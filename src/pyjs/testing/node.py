@@ -53,11 +53,11 @@ class MemoryLink(Link):
         self.closed = True
 
     def abort(self) -> None:
-        """Record that the session closed the link; a real link would discard unsent bytes."""
+        """Record that the session aborted the link; unlike a real link, keep unsent bytes."""
         self.closed = self.aborted = True
 
     def pending_size(self) -> int:
-        """Return `unsent`."""
+        """Return `unsent`, the number of bytes that a slow client has not read yet."""
         return self.unsent
 
     def pause_reading(self) -> None:
@@ -102,12 +102,12 @@ class RawClient:
         self.node.turn()
 
     def take(self) -> bytes:
-        """Return the bytes written since the last call."""
+        """Return the bytes that the session has written since the last call."""
         data, self.link.data = self.link.data, b""
         return data
 
     def frames(self) -> list[Frame]:
-        """Return the messages received since the last call; lines other than MSG and HMSG are skipped."""
+        """Take the bytes as `take` does, and return the messages in them; other lines are skipped."""
         data, out, at = self.take(), [], 0
         while at < len(data):
             end = data.find(b"\r\n", at)
@@ -126,11 +126,15 @@ class RawClient:
         return out
 
     def payloads(self) -> list[bytes]:
-        """Return the payloads of the messages that `frames` returns."""
+        """Take the messages as `frames` does, and return their payloads."""
         return [frame.payload for frame in self.frames()]
 
     def request(self, subject: bytes, payload: bytes = b"", headers: bytes = b"") -> Frame:
-        """Publish a request with an inbox as its reply subject; return the only answer."""
+        """Publish a request with an inbox as its reply subject, and return the only answer.
+
+        Raises:
+            AssertionError: there is no answer, or more than one.
+        """
         self.send(b"SUB _INBOX.rq.* rq\r\n")
         self.take()
         if headers:
@@ -188,7 +192,7 @@ class VirtualNode:
         return RawClient(self, connect)
 
     def turn(self) -> None:
-        """Run turns until the node has no work left."""
+        """Run turns and queued jobs until the node has no work left."""
         self.node.turn(self.clock.now_ns())
         while self.run_jobs() or self.node.has_work:  # jobs first: work may be polling for the end of one
             self.node.turn(self.clock.now_ns())

@@ -82,9 +82,10 @@ cdef class FrameReader:
         self.at, self.end = 0, len(data)
 
     def next(self) -> int:
-        """Return the next event. PLAIN, PACKED, CLOSE, PING and PONG have a `payload`; NEED: the read is parsed.
+        """Return the next event.
 
-        FAULT (see `fault`) and TOO_LARGE end the input: every later call returns FAULT.
+        PLAIN, PACKED, CLOSE, PING and PONG set `payload`. NEED means that the read is parsed completely. FAULT (see
+        `fault`) and TOO_LARGE end the input: every later call returns FAULT.
         """
         cdef int event = E_NEED
         while event == E_NEED:
@@ -105,7 +106,7 @@ cdef class FrameReader:
         return event
 
     cdef int used_up(self) except -1:
-        """Drop the bytes of the last read and the last payload, since an idle connection must not hold memory."""
+        """Drop the bytes of the last read and the last payload, to free their memory; return NEED."""
         self.data = self.payload = b""
         self.bytes_in = NULL
         self.at = self.end = 0
@@ -114,7 +115,10 @@ cdef class FrameReader:
     # -- heads -----------------------------------------------------------------------------------------------
 
     cdef bint read_head(self) except -1:
-        """Continue to read the head of a frame; return False if more input is needed."""
+        """Continue to read the head of a frame; return False if more input is needed.
+
+        If the head is invalid, set `fault` and return True.
+        """
         cdef str problem = None
         while self.head_len < self.head_size():
             if self.at == self.end:
@@ -208,7 +212,10 @@ cdef class FrameReader:
         return n
 
     cdef int take_plain(self) except -1:
-        """Join the payloads of uncompressed frames, up to a frame of another kind or the end of the read."""
+        """Join the payloads of uncompressed frames, up to a frame of another kind or the end of the read.
+
+        Return PLAIN, or NEED if there is no payload.
+        """
         cdef unsigned char* out = <unsigned char*> malloc(self.end - self.at + 1)
         cdef size_t n = 0
         if out == NULL:
@@ -234,7 +241,7 @@ cdef class FrameReader:
         return 0
 
     cdef int take_packed(self) except -1:
-        """Continue to collect a compressed message."""
+        """Continue to collect a compressed message; return PACKED when it is complete, TOO_LARGE, or NEED."""
         if len(self.packed) + min(<uint64_t> (self.end - self.at), self.left) > self.packed_max:
             self.place = FAULTED
             self.packed.clear()
@@ -247,7 +254,7 @@ cdef class FrameReader:
         return E_PACKED
 
     cdef int take_control(self) except -1:
-        """Continue to collect a control frame."""
+        """Continue to collect a control frame; return its event when it is complete, otherwise NEED."""
         self.collect(self.control)
         if self.place == IN_FRAME:
             return E_NEED

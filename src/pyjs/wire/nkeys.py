@@ -55,12 +55,12 @@ def _key_of_any_kind(text: str) -> bytes | None:
 
 
 def key_text(key: bytes, kind: int) -> str:
-    """Return the text of a public key."""
+    """Return the text of a public key of this kind."""
     return _checked_text(bytes([kind]) + key)
 
 
 def seed_text(seed: bytes, kind: int) -> str:
-    """Encode a seed as text."""
+    """Return the text of the seed of a key of this kind."""
     return _checked_text(bytes([SEED | kind >> 5, (kind & 31) << 3]) + seed)
 
 
@@ -90,7 +90,7 @@ class KeyPair:
         self.public = key_text(self._private.public_key().public_bytes(*raw), kind)
 
     def sign(self, data: bytes) -> bytes:
-        """Return the signature of `data`."""
+        """Return the 64-byte signature of `data`."""
         return self._private.sign(data)
 
 

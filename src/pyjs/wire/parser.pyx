@@ -29,7 +29,10 @@ cdef struct Arg:
 
 
 cdef inline int verb(const char* p, size_t n, const char* name, size_t m) noexcept nogil:
-    """Return 1 if p starts with `name` (in lower case), 0 if p is a prefix of it, -1 otherwise."""
+    """Return 1 if p starts with `name`, 0 if p is a shorter prefix of `name`, -1 otherwise; case is ignored.
+
+    `name` must be in lower case.
+    """
     cdef size_t i
     for i in range(m):
         if i == n:
@@ -93,7 +96,7 @@ cdef inline long parse_size(const char* p, size_t n) noexcept nogil:
 
 
 cdef class Parser:
-    """Parses the operations of one connection."""
+    """The parser of the operations of one connection."""
 
     def __cinit__(self):
         self.max_payload = 1024 * 1024
@@ -150,7 +153,10 @@ cdef class Parser:
         return 0
 
     cdef int next_kept(self) noexcept nogil:
-        """Complete the split operation, with no more bytes of this read than it needs."""
+        """Complete the split operation and return it, or return OP_NEED if more input is needed.
+
+        No more bytes of this read are taken than the operation needs.
+        """
         cdef size_t take, used = 0
         cdef const char* end
         cdef int op
@@ -179,9 +185,9 @@ cdef class Parser:
                 return OP_NEED
 
     cdef int parse_one(self, const char* p, size_t n, size_t* used) noexcept nogil:
-        """Parse the operation at `p`. OP_NEED means that it is incomplete.
+        """Parse the operation at `p`. OP_NEED means that the operation is incomplete.
 
-        `kept_need` is then its length, if known.
+        `kept_need` is then the length of the whole operation, or 0 if it is not known yet.
         """
         cdef int hit
         cdef char c = p[0] | 0x20
@@ -221,7 +227,7 @@ cdef class Parser:
         return OP_BAD
 
     cdef int args(self, int op, const char* p, size_t n, size_t start, size_t* used) noexcept nogil:
-        """Parse the rest of the control line after the verb, which ends at `start`."""
+        """Parse the rest of the control line after the verb, which ends at `start`; return the operation."""
         cdef const char* end
         cdef size_t stop
         cdef bint free_form = op == OP_PING or op == OP_PONG or op == OP_OK      # anything may follow the verb
@@ -305,7 +311,7 @@ cdef class Parser:
         return OP_MSG
 
     cdef int rebuild_tail(self, const char* size, size_t size_len, size_t header_len) noexcept nogil:
-        """Write "[reply ][hlen ]size CRLF" for self.msg into scratch memory."""
+        """Write "[reply ][hlen ]size CRLF" for self.msg into scratch memory; return -1 if out of memory."""
         cdef Msg* m = &self.msg
         cdef size_t at = 0, room = m.reply_len + 64
         cdef char* out

@@ -30,7 +30,7 @@ UNSUPPORTED = "unsupported PROXY protocol feature"
 
 
 class BadHeader(ValueError):
-    """Raised for an invalid header; the exception's text says what is wrong."""
+    """Raised for an invalid header; the exception's text is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +44,8 @@ class ProxyHeader:
 
 def read_header(data: bytes) -> ProxyHeader | None:
     """Return the header at the start of a connection, or None if more bytes are needed.
+
+    If the connection has no header, the size of the returned header is 0.
 
     Raises:
         BadHeader: the header is invalid.
@@ -59,7 +61,7 @@ def read_header(data: bytes) -> ProxyHeader | None:
 
 
 def missing(data: bytes) -> str:
-    """Return the error text for a header that is incomplete when its time limit ends."""
+    """Return the beginning of the error text for an incomplete header."""
     if len(data) < PREFIX_SIZE:
         return "failed to read protocol version"
     if data.startswith(PREFIX_V1):
@@ -76,7 +78,7 @@ def missing(data: bytes) -> str:
 
 
 def ends_between_parts(data: bytes) -> bool:
-    """Return whether an incomplete header ends exactly after one of its parts, which decides the error text."""
+    """Return whether nats-server reports the end of the input after `data` as EOF, not as unexpected EOF."""
     if data.startswith(PREFIX_V1) or len(data) in (0, PREFIX_SIZE, len(SIGNATURE_V2), FIXED_SIZE):
         return True
     return len(data) > FIXED_SIZE and (data[12] & 0x0F == LOCAL or data[13] & 0xF0 == UNSPECIFIED)

@@ -22,7 +22,7 @@ cdef inline bint is_valid(FrameHeader* header) noexcept nogil:
 
 
 cdef class FrameReader:
-    """Splits reads into frames."""
+    """A reader that splits received bytes into frames."""
 
     def __dealloc__(self):
         free(self.kept)
@@ -66,9 +66,9 @@ cdef class FrameReader:
         return found
 
     cdef int refill(self, size_t want) noexcept nogil:
-        """Complete the stored bytes to `want` bytes; return 1.
+        """Complete the stored bytes to `want` bytes.
 
-        Return 0 if the read does not have enough bytes, -1 if out of memory.
+        Return 1 if that succeeded, 0 if the read does not have enough bytes, and -1 if out of memory.
         """
         cdef size_t n = 0 if self.kept_len >= want else min(want - self.kept_len, self.left)
         cdef char* more

@@ -19,7 +19,7 @@ NONCE_SIZE = 24
 
 
 class SealBroken(ValueError):
-    """Raised when a message cannot be sealed or opened; the exception's text says why."""
+    """Raised when a message cannot be sealed or opened; the exception's text is the reason."""
 
 
 class CurveKeyPair:
@@ -49,7 +49,7 @@ class CurveKeyPair:
         """Decrypt a message sealed by the holder of the public key `sender`.
 
         Raises:
-            SealBroken: another key was used to seal the message, or the message was altered.
+            SealBroken: `sender` is not a key, other keys were used to seal the message, or the message was altered.
         """
         from nacl.exceptions import CryptoError
         from nacl.public import Box, PublicKey

@@ -20,7 +20,7 @@ SHOWN_MAX = 8  # certificates of a chain
 
 
 def read_chain(chain: tuple[bytes, ...]) -> Shown:
-    """Return the shown fields of the first SHOWN_MAX certificates of `chain`, and the names in the first one.
+    """Return the shown fields of the first SHOWN_MAX certificates of `chain`, and the names in the first certificate.
 
     The certificates are DER; the first is the client's own.
 
@@ -59,10 +59,10 @@ NameKey = tuple[tuple[tuple[str, str], ...], ...]
 
 
 def name_key(name: str) -> NameKey | None:
-    """Return the parts of a distinguished name, for comparison in any order, or None if it is invalid.
+    """Return a key for comparing distinguished names without regard to the order of their parts.
 
-    Attributes of one part (`CN=joe+OU=A`) are not separated, and a part that occurs twice counts twice. Otherwise
-    a certificate could be mistaken for that of another user.
+    Return None if `name` is invalid. Attributes of one part (`CN=joe+OU=A`) are not separated, and a part that occurs
+    twice counts twice. Otherwise a certificate could be mistaken for that of another user.
     """
     if "=" not in name:
         return None

@@ -15,7 +15,7 @@ cdef enum:
 
 
 cdef class Decisions:
-    """The decisions for one user."""
+    """A cache of decisions about publishing, for one user."""
 
     def __cinit__(self):
         table_init(&self.table, 2)
@@ -24,19 +24,19 @@ cdef class Decisions:
         table_free(&self.table)
 
     def __len__(self) -> int:
-        """Return the number of remembered subjects."""
+        """Return the number of cached subjects."""
         return self.table.used
 
     cdef bint allow(self, const char* subject, size_t n) noexcept nogil:
         return table_get(&self.table, subject, n) == <void*> MAY
 
     def get(self, bytes subject) -> bool | None:
-        """Return the decision about `subject`, or None if there is none."""
+        """Return the cached decision about `subject`, or None if there is none."""
         cdef void* found = table_get(&self.table, subject, len(subject))
         return None if found == NULL else found == <void*> MAY
 
     def put(self, bytes subject, bint allowed) -> None:
-        """Remember a decision."""
+        """Cache the decision about `subject`, unless the subject is too long; a full cache is emptied first."""
         if len(subject) > SIZE_MAX:
             return
         if self.table.used >= ENTRIES_MAX:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class BadConnect(ValueError):
-    """The CONNECT arguments are not a valid JSON object; the connection is closed without -ERR."""
+    """Raised when the arguments of CONNECT are invalid; the connection is closed without -ERR."""
 
 
 @dataclass(slots=True, repr=False)
@@ -81,7 +81,7 @@ def parse_connect(line: bytes, previous: ConnectOptions) -> ConnectOptions:
     """Return the options of a CONNECT; missing keys keep their value in `previous`.
 
     Raises:
-        BadConnect: not a JSON object, or a known key has a value of another type.
+        BadConnect: not a JSON object, or a known key has a value of another type or out of range.
     """
     values = dict(zip(OPTION_NAMES, options_of(previous), strict=True))
     for key, value in _read_any(line).items():
@@ -99,7 +99,7 @@ def parse_connect(line: bytes, previous: ConnectOptions) -> ConnectOptions:
 
 
 def connect_refusal(options: ConnectOptions, has_headers: bool) -> tuple[str, str] | None:
-    """Return (close reason, -ERR text) for options that contradict each other, or None."""
+    """Return the close reason and the -ERR text if the options are not acceptable, otherwise None."""
     if options.protocol not in (0, 1):
         return "Bad Client Protocol Version", "invalid client protocol"
     if options.no_responders and not has_headers:
@@ -108,7 +108,7 @@ def connect_refusal(options: ConnectOptions, has_headers: bool) -> tuple[str, st
 
 
 def with_credentials(options: ConnectOptions, others: Credentials | None) -> ConnectOptions:
-    """Return `options` with missing credentials replaced by `others`."""
+    """Return `options` with missing credentials taken from `others`, which may be None."""
     if others is None:
         return options
     return replace(
@@ -133,7 +133,11 @@ def _read_any(line: bytes) -> dict[str, Any]:
 
 
 def _read_slowly(line: bytes) -> object:
-    """Return the only document in `line`, which the JSON library refused."""
+    """Return the only JSON document in `line`, which orjson could not parse.
+
+    Raises:
+        BadConnect: there is not exactly one valid document.
+    """
     try:
         found = list(documents(line))
     except JsonFault as fault:

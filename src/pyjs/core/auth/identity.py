@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 
 def user_name(session: ClientSession) -> str:
-    """Return the name under which the client logged in; never its token, which is a secret."""
+    """Return the name with which the client logged in, or "[REDACTED]" if it used an authentication token.
+
+    Without a name and a token, return "".
+    """
     options, user = session.options, session.user
     token = None if user is None else user.token
     shown = options.nkey or options.user or ("" if token is None else token.subject)
@@ -25,7 +28,7 @@ def user_name(session: ClientSession) -> str:
 def client_info(session: ClientSession, account: str, server: str) -> dict[str, object]:
     """Return the fields that describe a client, without those that it did not send.
 
-    The fields include the client's token, which may be enough to log in; use `public_client_info` for untrusted
+    The fields include the client's JWT, which may be enough to log in; use `public_client_info` for untrusted
     readers.
     """
     options = session.options
@@ -54,7 +57,7 @@ def client_info(session: ClientSession, account: str, server: str) -> dict[str, 
 
 
 def public_client_info(session: ClientSession, account: str, server: str) -> dict[str, object]:
-    """Return the fields that describe a client in an advisory, which every user of its account may read."""
+    """Return the fields of `client_info` without the JWT, for advisories that every user of the account may read."""
     fields = client_info(session, account, server)
     fields.pop("jwt", None)
     return fields

@@ -13,7 +13,7 @@ SUBSCRIPTIONS_MAX = 0x7FFFFFFF  # no limit
 
 
 def limits_of(settings: SessionSettings, account: AccountLimits | None, user: User | None) -> tuple[int, int]:
-    """Return the maximum payload size and the maximum number of subscriptions."""
+    """Return the maximum payload size in bytes and the maximum number of subscriptions of one connection."""
     payload, subscriptions = settings.max_payload, settings.max_subscriptions or SUBSCRIPTIONS_MAX
     if account is not None:
         payload = _smaller(payload, account.max_payload)

@@ -40,7 +40,7 @@ class Attempt(Protocol):
     """Work whose result a login waits for, such as a password check in a thread."""
 
     def cancel(self) -> None:
-        """Forget the login: its session has ended."""
+        """Cancel the work, because the session that waits for it has ended."""
 
 
 class Started(Attempt, Protocol):
@@ -83,7 +83,10 @@ class Login:
         return None if callouts is not None and callouts.rules_for(session, user) is not None else user
 
     def cancel(self, reads: deque[bytes]) -> None:
-        """Cancel the running check, since the session has ended, and drop the input in `reads`."""
+        """Cancel the running check and the expiry of the token, and drop the input in `reads`.
+
+        Called when the session has ended.
+        """
         if reads and not self._session.connected:
             report_stranger(self._session, reads[0])
         reads.clear()
@@ -133,9 +136,9 @@ class Login:
         return self._entrance().claim(session.options, session.link.tls, session.nonce, kind)
 
     def _welcome(self, user: User | None) -> None:
-        """Admit `user`, found in the configuration file.
+        """Admit `user`, which was found in the configuration file, or refuse the client if `user` is None.
 
-        If an authorization service decides, ask the service first.
+        If an authorization service decides about the client, ask that service instead.
         """
         session, callouts = self._session, self._session.host.callouts
         rules = None if callouts is None else callouts.rules_for(session, user)
@@ -178,7 +181,7 @@ class Login:
         session.close(reason, VIOLATION)
 
     def _guarded(self, user: User) -> User:
-        """Return `user` without the permission to publish requests to the service that decides about clients."""
+        """Return `user`; in the account of an authorization service, it may not publish requests to that service."""
         callouts = self._session.host.callouts
         return user if callouts is None else callouts.guarded(user)
 
@@ -193,7 +196,7 @@ class Login:
         return f" - Token {quoted('[REDACTED]')}" if options.auth_token else ""
 
     def _take_token(self, user: User) -> None:
-        """Close the session when its user's token expires."""
+        """Set the timer for the expiry of the user's token, and enforce the token's limit of subscriptions."""
         session, token = self._session, user.token
         if self._expiry is not None:
             self._expiry.cancel()

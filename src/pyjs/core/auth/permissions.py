@@ -60,7 +60,7 @@ class Filters:
         return any(not found.sid for found in self._trie.match(subject))
 
     def queues_matching(self, subject: bytes) -> list[bytes]:
-        """Return the queues of the entries that match `subject`.
+        """Return the queue of each entry that matches `subject`, or b"" for an entry without a queue.
 
         Wildcards in `subject` count as ordinary text: the entry `a.>` matches the subject `a.*`.
         """
@@ -106,7 +106,7 @@ class Permissions:
         self.decisions = Decisions()  # cached decisions about publishing
 
     def denying(self, subject: str) -> Permissions:
-        """Return these permissions, without permission to publish to `subject`."""
+        """Return a copy of these permissions that also denies publishing to `subject`."""
         denied = Permissions(responses=self.responses)
         denied.publish_allow = self.publish_allow
         denied.publish_deny = Filters([*self.publish_deny.entries, (subject.encode(), b"")])
@@ -114,7 +114,7 @@ class Permissions:
         return denied
 
     def same_as(self, other: Permissions | None) -> bool:
-        """Return whether `other` has equal lists."""
+        """Return whether `other` has equal lists and an equal permission for responses."""
         return other is not None and self._lists() == other._lists()
 
     def _lists(self) -> tuple[object, ...]:
@@ -159,7 +159,7 @@ class Permissions:
         return plain or bool(queue and queues and _queue_matches(queue, queues))
 
     def filters_messages(self, subject: bytes, queue: bytes) -> bool:
-        """Return whether some messages of this allowed subscription must not be delivered to it."""
+        """Return whether the deny list forbids some of the messages of this allowed subscription."""
         if not queue and not subject_has_wildcard(subject):
             return False
         return any(subjects_overlap(entry, subject) for entry, _ in self.subscribe_deny.entries)

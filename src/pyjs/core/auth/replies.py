@@ -27,11 +27,11 @@ class Replies:
         self.size = 0  # bytes of all entries
 
     def __len__(self) -> int:
-        """Return the number of remembered reply subjects."""
+        """Return the number of stored reply subjects."""
         return len(self._leaves)
 
     def note(self, reply: bytes, now_ns: int) -> None:
-        """Allow answers to `reply`, beginning now."""
+        """Allow answers to `reply` from `now_ns` on; if all entries together are too large, drop the oldest ones."""
         leaves = self._leaves
         if leaves.pop(reply, None) is None:
             self.size += ENTRY_SIZE + len(reply)

@@ -17,7 +17,7 @@ HANDSHAKE = b"\x16\x03"  # type and major version of the first record
 
 
 def report_stranger(session: ClientSession, first: bytes) -> None:
-    """Log which protocol the first read of a connection belongs to, if it is a known one."""
+    """Log a warning if `first`, the first input of a connection, is an HTTP request or a TLS handshake."""
     if first.startswith(HANDSHAKE):
         session.host.log.warn(f"{session} - {TLS}")
     elif first.startswith(METHODS):

@@ -93,7 +93,7 @@ def bcrypt_cost(secret: str) -> int:
 
 
 class PasswordCheck(Job):
-    """Compares a password with a bcrypt hash, in a thread; calls `decided` with the claim and the result."""
+    """A job that verifies a claim with a password in a thread, then calls `decided` with the claim and the result."""
 
     queue = JobQueue.COMPUTE
 
@@ -109,7 +109,10 @@ class PasswordCheck(Job):
         self.cancelled = True
 
     def run(self) -> None:
-        """Verify one password; a refusal takes as long as a bcrypt check of `cost`."""
+        """Verify the password, unless the check is cancelled.
+
+        A refusal takes at least as long as a bcrypt check of the cost given at creation.
+        """
         import bcrypt  # imported lazily: only hashed passwords need it
 
         if self.cancelled:
@@ -129,7 +132,7 @@ class PasswordCheck(Job):
             bcrypt.hashpw(given.replace(b"\0", b"."), f"$2b${cost:02d}${SALT}".encode())
 
     def finish(self, failure: Exception | None) -> None:
-        """Pass the result to `decided`."""
+        """Call `decided` with the claim and the result; after a failure of the job, the result is False."""
         self._decided(self.claim, self.matches and failure is None)
 
 
@@ -145,7 +148,7 @@ class CertificateUsers:
         self._by_key = {key: user for key, user in keys if key is not None}
 
     def find(self, tls: TlsPeer | None) -> User | None:
-        """Return the user that a verified certificate names, or None; the first name that fits decides."""
+        """Return the user for the first matching name in a verified certificate, or None if no name matches."""
         for name in () if tls is None else tls.shown.names:
             user = self._by_name.get(name) or self._by_key.get(self._name_key(name) or ())
             if user is not None:
@@ -188,7 +191,7 @@ class Authenticator:
 
     @property
     def wants_nonce(self) -> bool:
-        """Whether clients sign a nonce."""
+        """Whether clients or proxies may have to sign a nonce from INFO."""
         return bool(self.nkeys or self.by_token or self.proxies)
 
     def needs_proxy(self, user: User | None) -> bool:
@@ -200,7 +203,8 @@ class Authenticator:
     ) -> Claim:
         """Return the client's claim of identity, from CONNECT or its certificate; `nonce` is the text to sign.
 
-        `kind` is the kind of connection, as in the list of the users.
+        `kind` is the kind of the connection, such as "STANDARD". If the user may not use this kind, the claim has no
+        user.
         """
         claim = self._claim(connect, tls, nonce)
         types = frozenset() if claim.user is None else claim.user.connection_types

@@ -29,7 +29,7 @@ def reply_violation(reply: bytes) -> Violation:
 
 
 def subscription_violation(subject: bytes, queue: bytes, sid: bytes) -> Violation:
-    """Return the violation of a subscription; b"" as `queue` means none."""
+    """Return the violation of a subscription to `subject`; b"" as `queue` means no queue group."""
     name, number = quoted_bytes(subject), quoted_bytes(sid)[1:-1]
     if queue:
         group = quoted_bytes(queue)
@@ -44,7 +44,7 @@ def subscription_violation(subject: bytes, queue: bytes, sid: bytes) -> Violatio
 
 
 def too_many_tokens(subject: bytes, sid: bytes) -> Violation:
-    """Return the violation of a subscription with more tokens than max_subscription_tokens."""
+    """Return the violation of a subscription whose subject has more than max_sub_tokens tokens."""
     name, number = quoted_bytes(subject), quoted_bytes(sid)[1:-1]
     return Violation(
         f"Permissions Violation for Subscription to {name}, too many tokens",

@@ -54,7 +54,10 @@ class AccountExchange:
             self._lose(sub.subject)
 
     def note_measured(self, reply: bytes, calls: ServiceCalls, token: bytes, tracked: Tracked) -> None:
-        """Note a measured request, so that the measurement ends if the client stops waiting for the response."""
+        """Store a measured request, so that the measurement ends if the client unsubscribes from `reply`.
+
+        If too many measured requests are stored, do nothing.
+        """
         if len(self._measured) >= MEASURED_MAX:
             self._measured = {key: each for key, each in self._measured.items() if not each[2].done}
         if len(self._measured) < MEASURED_MAX:
@@ -135,7 +138,10 @@ def importers(declared: Mapping[str, Exchange], names: Iterable[str]) -> list[st
 
 
 def apply(host: Host, declared: Mapping[str, Exchange], names: Iterable[str]) -> None:
-    """Apply the declarations of the accounts `names` of `host`; `declared` has all accounts, checked together."""
+    """Apply the imports, exports and subject mappings of the accounts `names`.
+
+    `declared` has the declarations of all accounts, which were checked together.
+    """
     for name in names:
         _apply_one(host, host.accounts[name], declared)
 
@@ -162,14 +168,14 @@ def _apply_one(host: Host, account: Account, declared: Mapping[str, Exchange]) -
 
 
 def _forget_exports(responses: Responses, exchange: Exchange) -> None:
-    """Forget the exports that an account no longer has."""
+    """Remove from `responses` the exports that are not in `exchange` any more."""
     present = {without_rules(each) for each in exchange.exports if isinstance(each, ServiceExport)}
     for export in [each for each in responses.exports if each not in present]:
         del responses.exports[export]
 
 
 def mappings_of(declared: Iterable[SubjectMapping], rng: Rng) -> Mappings | None:
-    """Return the active mappings, or None if there are none."""
+    """Return the mappings that `declared` describes, or None if there are none."""
     entries = [
         Destinations(
             [(Rewrite(SubjectTransform(each.source, to, rng)), weight) for to, weight in each.weighted()]

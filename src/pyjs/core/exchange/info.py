@@ -20,7 +20,7 @@ NAME = b"Nats-Request-Info:"
 
 
 class Describer:
-    """Describes the clients of one service import."""
+    """The source of the header Nats-Request-Info for one service import."""
 
     def __init__(self, server: str, share: bool, to_system: bool) -> None:
         self._server = server
@@ -28,7 +28,7 @@ class Describer:
         self._to_system = to_system  # the service belongs to the system account, which gets the server name
 
     def fields(self, session: ClientSession) -> dict[str, object]:
-        """Return the fields about a client that the service may see."""
+        """Return the fields about the client of `session` that the service may see."""
         every = client_info(session, session.account.name, self._server)
         if self._share:
             return every
@@ -36,7 +36,7 @@ class Describer:
         return {name: every[name] for name in known if name in every}
 
     def text(self, session: ClientSession) -> bytes:
-        """Return the header's value for a request of a client."""
+        """Return the header's value for a request of the client of `session`."""
         return compact(self.fields(session))
 
     def own_text(self, importer: str) -> bytes:
@@ -46,7 +46,10 @@ class Describer:
         return compact({name: every[name] for name in known})
 
     def extended(self, before: bytes, importer: Account, add_server: bool) -> bytes:
-        """Return `before`, the header's value from an earlier import, extended by the account `importer`."""
+        """Return the header's value for a request that has passed an earlier import.
+
+        `before` is the value from that import; the field `svc` is set to the name of `importer`.
+        """
         try:
             fields = json.loads(before)
         except ValueError:
@@ -77,5 +80,5 @@ _ORDER = (
 
 
 def compact(fields: dict[str, object]) -> bytes:
-    """Return `fields` as JSON without spaces."""
+    """Return `fields` as UTF-8 JSON without spaces."""
     return json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogateescape")

@@ -47,7 +47,7 @@ class Tracked:
 
 
 class Meter:
-    """Measures the requests to one service of `account`."""
+    """The source of latency samples for the requests to one service of `account`."""
 
     def __init__(self, host: Host, account: Account, declared: Latency, server: str) -> None:
         self._host = host
@@ -59,9 +59,9 @@ class Meter:
     def begin(
         self, session: ClientSession | None, headers: bytes, share: bool, has_reply: bool
     ) -> Tracked | None:
-        """Return the sample of a new request, to be sent with the response, or None if it is not measured.
+        """Return the sample of a new request, to be sent with the response, or None if the request is not measured.
 
-        If a request to be measured has no reply subject, send its sample at once, with status 400; return None.
+        If a request to be measured has no reply subject, send its sample with status 400 at once, and return None.
         """
         asked = self._wanted(headers)
         if asked is None:
@@ -79,7 +79,7 @@ class Meter:
         return asking_headers(headers) if headers else None
 
     def answered(self, tracked: Tracked, responder: ClientSession | None) -> None:
-        """Send the sample of a request; called at its first response."""
+        """Send the sample of a request; called at the first response to that request."""
         requestor = self._described(tracked)
         answering = {} if responder is None else self._full.fields(responder)
         took_ns = self._host.turn_state.now - tracked.started_at_ns
@@ -145,7 +145,7 @@ def parse_headers(block: bytes) -> dict[str, list[str]]:
 
 
 def asking_headers(block: bytes) -> dict[str, list[str]] | None:
-    """Return the tracing headers that request a sample, or None if no header does or a header forbids it."""
+    """Return the tracing headers that request a sample, or None if the headers do not request one."""
     fields = parse_headers(block)
     if fields.get("Uber-Trace-Id"):
         return _of_uber(fields)

@@ -102,7 +102,7 @@ cdef class ServiceCalls:
         self.waiting.release(p)
 
     cdef void drop(self, Pending* p, int status) noexcept:
-        """Report the end of a measured request that was dropped."""
+        """Report the end of a measured request to its meter; `status` is 0 or one of latency.STATUS."""
         try:
             self.latency.ended(<object> p.tracked, status)
         except Exception as error:
@@ -117,7 +117,7 @@ cdef class ServiceCalls:
             pass                    # out of memory: the next request tries to set the timer again
 
     def expire(self) -> None:
-        """End the requests whose time has expired."""
+        """End the requests whose time has expired, up to EXPIRED_MAX in one call."""
         cdef int64_t before = self.host.turn_state.now - self.export.response_threshold_ns
         cdef int ended = 0
         self.armed = False
@@ -133,14 +133,14 @@ cdef class ServiceCalls:
             self.end(self.waiting.oldest, 0)
 
     def lose(self, bytes token) -> None:
-        """End a request whose client has stopped waiting."""
+        """End a request whose client has stopped waiting, unless a response to it is being delivered."""
         cdef Pending* p = <Pending*> table_get(&self.table.table, token, len(token))
         if p != NULL and not p.busy:
             self.end(p, 408)
 
 
 cdef class Responses(Sink):
-    """Forwards the responses of one account's services to the waiting clients."""
+    """A sink that forwards the responses of one account's services to the waiting clients."""
 
     def __cinit__(self, Account account not None, object rng):
         self.account = account
@@ -191,7 +191,7 @@ cdef class Responses(Sink):
     cdef void subscribe_later(self) noexcept:
         """Subscribe later in this turn, after the commits.
 
-        That is early enough, since a client answers in a later turn.
+        That is early enough, since a service answers in a later turn.
         """
         try:
             self.account.turn.requests.append(Request(self.subscribe, self.prefix))
@@ -292,5 +292,5 @@ cdef class Responses(Sink):
 
 
 def readable(bytes random) -> bytes:
-    """Return random letters and digits."""
+    """Return a letter or digit for each byte of `random`."""
     return bytes([DIGITS[byte % 62] for byte in random])

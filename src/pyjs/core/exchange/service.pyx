@@ -28,7 +28,7 @@ cdef enum:
 
 
 cdef class ServiceSink(Sink):
-    """Sends requests to a service of another account."""
+    """A sink that forwards requests to a service of another account."""
 
     def __cinit__(self, Account importer not None, Account exporter not None, ServiceCalls calls not None,
                   Rewrite rewrite, bytes to not None, bint share, object describe, bytes own not None, object extend):
@@ -85,7 +85,7 @@ cdef class ServiceSink(Sink):
         return 0
 
     cdef int describe(self, Msg* m, Envelope* e) noexcept nogil:
-        """Add the header that describes the client; return -1 if out of memory."""
+        """Add the header that describes the client; return -1 on failure."""
         cdef uint32_t n = 0
         cdef const char* before = NULL
         cdef Info* info
@@ -100,7 +100,7 @@ cdef class ServiceSink(Sink):
         return -1 if info == NULL else set_info(e, info.text, info.size)
 
     cdef int describe_again(self, Msg* m, Envelope* e, const char* info, uint32_t n) noexcept:
-        """Add the header as `describe` does, for a request that has passed another import."""
+        """Add the header for a request that has passed another import; return -1 on failure."""
         cdef bytes text
         try:
             text = self.extend(info[:n], self.importer, self.share and not (<Hop*> m.via).share)
@@ -145,7 +145,7 @@ cdef class ServiceSink(Sink):
         return receivers
 
     cdef int publish_traced(self, Msg* m, Msg* sent) noexcept nogil:
-        """Publish a traced message, as Account.publish does for other messages.
+        """Publish a traced message, and return the number of receivers.
 
         End the trace if the export does not allow traces.
         """

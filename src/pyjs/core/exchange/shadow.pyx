@@ -18,7 +18,7 @@ from pyjs.wire.ops cimport Msg
 
 
 cdef class Shadow(Sink):
-    """Forwards messages to the receiver of a subscription in another account."""
+    """A sink that forwards messages to the receiver of a subscription in another account."""
 
     def __cinit__(self, Subscription real not None, Rewrite rewrite, bytes local not None, str importer not None,
                   bint allow_trace):

@@ -37,7 +37,7 @@ class Source:
 
     @classmethod
     def of(cls, declared: StreamImport, account: Account) -> Source:
-        """Return the source for an import from `account`."""
+        """Return the prepared form of the import `declared`, which imports from `account`."""
         local = declared.local()
         pattern = local.pattern.encode()
         fixed = local.transform is None and not local.same

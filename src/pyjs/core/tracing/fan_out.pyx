@@ -39,7 +39,10 @@ cdef int fan_out_to(Account account, Msg* m, object trace, bint plain, object qu
 
 
 cdef int deliver_group(Account account, list members, Msg* m, object trace) except -1:
-    """Deliver to one member of a queue group: a local one if any accepts, otherwise one at another server."""
+    """Deliver to one member of a queue group: a local one if any accepts, otherwise one at another server.
+
+    Return the number of receivers, which is 0 or 1.
+    """
     cdef list here = [each for each in members if (<Subscription> each).state.weight == 0]
     cdef list away = [each for each in members if (<Subscription> each).state.weight != 0]
     if here and first_taking(here, account.chance(<uint32_t> len(here)), ANY, m, trace):
@@ -67,7 +70,10 @@ cdef size_t by_weight(list away, Account account) except? 0:
 
 
 cdef int first_taking(list members, size_t at, int doubts, Msg* m, object trace) except -1:
-    """Deliver to the first member that accepts the message, starting at `at` and wrapping around."""
+    """Deliver to the first member that accepts the message, starting at `at` and wrapping around.
+
+    Return the number of receivers, which is 0 or 1. Unless `doubts` is ANY, only members with this value are tried.
+    """
     cdef Subscription sub
     cdef size_t i
     for i in range(<size_t> len(members)):

@@ -79,20 +79,20 @@ def _is_sampled(parent: str) -> bool:
 
 
 def with_hop(block: bytes, hop: str, origin: str = "") -> bytes:
-    """Return `block` with the headers for another server: the hop `hop` and, unless "", the account `origin`."""
+    """Return `block` with the headers for another server: the hop `hop`, and the account `origin` unless it is ""."""
     kept = [line for line in block[:-4].split(b"\r\n") if not line.startswith(HOP.encode() + b":")]
     added = [f"{ORIGIN_ACCOUNT}: {origin}".encode()] if origin else []
     return b"\r\n".join([*kept, *added, f"{HOP}: {hop}".encode(), b"", b""])
 
 
 def without_trace(block: bytes) -> bytes:
-    """Return the header block for other servers, with a header that disables the trace instead of its request."""
+    """Return `block` with a header that disables the trace, in place of the header that requests it."""
     kept = [line for line in block[:-2].split(b"\r\n") if not line.startswith(DEST.encode() + b":")]
     return b"\r\n".join([*kept[:-1], f"{DEST}: {DISABLED}".encode(), b"", b""])
 
 
 def disabled_in_place(block: bytes) -> bytes:
-    """Return the header block for a stored message, changed so that a later delivery starts no trace."""
+    """Return `block` for a stored message, changed so that a later delivery starts no trace."""
     start = block.find(f"\r\n{DEST}:".encode())
     if start < 0:
         return without_trace(block)

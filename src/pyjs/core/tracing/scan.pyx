@@ -11,7 +11,7 @@ cdef enum:
 
 
 cdef bint is_parent(const char* line) noexcept nogil:
-    """Return whether 12 bytes are "traceparent:", in any case."""
+    """Return whether `line` begins with "traceparent:", ignoring case; it must have at least 12 bytes."""
     cdef const char* name = b"traceparent:"
     cdef int i
     for i in range(PARENT_LEN):

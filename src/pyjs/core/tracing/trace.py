@@ -72,7 +72,7 @@ class Trace:
         self._add("in", kind=kind, cid=cid, **named, acc=self.ingress.name, subj=_text(subject))
 
     def leave(self, cid: int, name: str) -> str:
-        """Record that the message was sent to another server; return the hop header for that server."""
+        """Record that the message was sent to another server; return the value of the hop header for that server."""
         self.hops += 1
         hop = f"{self.hop}.{self.hops}" if self.hop else str(self.hops)
         self._add("eg", kind=ROUTER, cid=cid, name=name, hop=hop)

@@ -83,7 +83,7 @@ class TrustedAccount:
 
 
 class AccountFetch(Job):
-    """Fetches and decodes the token of an account."""
+    """A job that fetches and decodes the token of an account."""
 
     def __init__(self, trust: TrustedAccounts, name: str) -> None:
         self.resolver = trust.resolver
@@ -95,7 +95,7 @@ class AccountFetch(Job):
         self.wanted = True  # False: no login waits, so a `run` that has not begun does nothing
 
     def run(self) -> None:
-        """Fetch and decode the token; an error is passed to `finish`."""
+        """Fetch and decode the token; raise ResolverFault if no login waits for it any more."""
         if not self.wanted:
             raise ResolverFault("nobody waits for it any more")
         self._token = account_token(self.resolver.fetch(self._name), self._now_s)
@@ -116,11 +116,11 @@ class DirectoryLook(Job):
         self._names: list[str] = []
 
     def run(self) -> None:
-        """Compare the files."""
+        """Find the files that have changed."""
         self._names = self._directory.changed()
 
     def finish(self, failure: Exception | None) -> None:
-        """Fetch changed tokens of known accounts."""
+        """Fetch the changed tokens of known accounts."""
         self._trust.refresh(self._names)
 
 
@@ -142,7 +142,7 @@ class TrustedAccounts:
     def log_in(
         self, session: ClientSession, decided: Callable[[User | ProxyFault | None], None]
     ) -> TokenLogin:
-        """Return the login of a client; it calls `decided` with the result."""
+        """Return the login of a client; `begin` starts it, and `decided` is called with its result."""
         assert self._host.callouts is not None
         return TokenLogin(session, self, self._host.callouts, decided)
 
@@ -153,12 +153,15 @@ class TrustedAccounts:
         return self._host.clock.wall_ns() // NS_PER_S
 
     def is_pinned(self, name: str) -> bool:
-        """Return whether users of the account may connect, according to the list of pinned accounts."""
+        """Return whether the list of pinned accounts permits users of this account to connect."""
         pinned = self.options.resolver_pinned_accounts
         return not pinned or name in pinned or name == self.options.system_account
 
     def find(self, name: str, then: Known) -> None:
-        """Fetch the account as `fetch` does, and the accounts that it imports from; then call `then`."""
+        """Fetch the account as `fetch` does, then the accounts from which it imports; then call `then`.
+
+        `then` gets the account, or None if the account is not available.
+        """
         self.fetch(name, lambda account: self._gather_for(account, then))
 
     def _gather_for(self, account: TrustedAccount | None, then: Known) -> None:
@@ -186,7 +189,7 @@ class TrustedAccounts:
             then(None if account.is_expired else account)
 
     def fetch(self, name: str, then: Known) -> None:
-        """Call `then`, now or in a later turn, with the account, or with None if it is missing or has expired."""
+        """Call `then`, now or in a later turn, with the account, or with None if it is not available."""
         account = self.accounts.get(name)
         if account is not None and not account.is_expired:
             then(account)
@@ -226,7 +229,7 @@ class TrustedAccounts:
             then(None)
 
     def refresh(self, names: list[str]) -> None:
-        """Fetch new tokens of the accounts in `names` that are loaded."""
+        """Fetch new tokens of the loaded accounts in `names`."""
         for name in names:
             if name in self.accounts:
                 self._host.turn_state.jobs.append(AccountFetch(self, name))
@@ -241,7 +244,10 @@ class TrustedAccounts:
     def fetched(
         self, fetch: AccountFetch, name: str, token: AccountToken | None, failure: Exception | None
     ) -> None:
-        """Handle the result of a fetch."""
+        """Apply the token that `fetch` has found, and answer the logins that wait for the account.
+
+        If the fetch failed, `token` is None, and `failure` is the reason.
+        """
         found: TrustedAccount | None = None
         if self._fetches.get(name) is fetch:
             del self._fetches[name]
@@ -324,10 +330,12 @@ class TrustedAccounts:
                 self._close_all(name, REFUSED)
 
     def apply(self, name: str, token: AccountToken) -> TrustedAccount:
-        """Verify claims, and apply them to the account, its clients and the accounts that import from it.
+        """Verify a token, and apply its claims to the account, its clients and the accounts that import from it.
+
+        Return the account.
 
         Raises:
-            TokenFault: no operator signed the claims, or they are invalid.
+            TokenFault: no operator signed the token, or its claims are invalid.
         """
         before, claims = self.accounts.get(name), token.claims
         if before is not None and before.text == token.text:
@@ -384,7 +392,10 @@ class TrustedAccounts:
             session.close(*why)
 
     def disable(self, name: str, why: tuple[str, str] = EXPIRED) -> None:
-        """Close the clients of an account whose token expired or was removed, and refuse new clients."""
+        """Close the clients of an account whose token expired or was removed, and refuse new clients.
+
+        `why` is the close reason and the -ERR text for the clients.
+        """
         account = self.accounts.get(name)
         if account is None:
             return

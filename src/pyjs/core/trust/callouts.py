@@ -63,7 +63,7 @@ class Rules:
 
 
 class Callouts:
-    """Creates the requests to authorization services, one for each login."""
+    """The authorization callouts of a server: the choice of the service for a client, and the requests to it."""
 
     def __init__(self, host: Host, key: KeyPair, xkey: CurveKeyPair, options: CalloutOptions | None) -> None:
         self.host = host
@@ -74,7 +74,7 @@ class Callouts:
 
     # -- choice of the service ----------------------------------------------------------------------------------
     def rules_for(self, session: ClientSession, user: User | None) -> Rules | None:
-        """Return the service that decides about a client, or None if the configuration alone decides.
+        """Return the rules for a client about which a service decides, or None if the configuration alone decides.
 
         `user` is the user found in the configuration, or None.
         """
@@ -90,14 +90,14 @@ class Callouts:
         return Rules(options.account, options.issuer, options.xkey, None)
 
     def rules_of(self, account: TrustedAccount, session: ClientSession, user: User | None) -> Rules | None:
-        """Return the service that decides about a user of `account`, or None if the user's token decides."""
+        """Return the rules for a user about which a service of `account` decides, or None if no service does."""
         external = account.claims.authorization
         if not external.users or _name_of(session, user) in external.users:
             return None
         return Rules(account.name, account.name, external.xkey, account)
 
     def guarded(self, user: User) -> User:
-        """Return `user`; in the service's account, without the permission to publish callout requests."""
+        """Return `user`; if it is in the account of a service, it may not publish callout requests."""
         trusted = None if self.trust is None else self.trust.accounts.get(user.account)
         if trusted is not None:
             is_service = bool(trusted.claims.authorization.users)
@@ -112,13 +112,13 @@ class Callouts:
     def ask(self, session: ClientSession, rules: Rules, user: User | None, decided: Decided) -> Callout:
         """Return the request about a client; `begin` sends it.
 
-        `user` is the client's user according to the configuration file alone.
+        `user` is the user of the client before the service decides, or None; its token becomes a part of the request.
         """
         return Callout(self, session, rules, None if user is None else user.token, decided)
 
 
 class Callout:
-    """One request to the service. It ends with the answer, at the timeout, or when the session ends."""
+    """One request to an authorization service; it ends with the answer, at the timeout, or when the session ends."""
 
     def __init__(
         self,
@@ -140,7 +140,7 @@ class Callout:
         self._account = callouts.host.accounts.get(rules.account)
 
     def begin(self) -> None:
-        """Send the request."""
+        """Send the request, or refuse the login if the account of the service is missing."""
         if self._account is None:
             name = quoted(self._rules.account)
             text = f"No valid account {name} for auth callout request: account missing"
@@ -281,7 +281,11 @@ class Callout:
         return claims
 
     def _verified(self, payload: bytes) -> str:
-        """Verify an answer of the service, and return the user's token that it contains."""
+        """Verify an answer of the service, and return the user's token that it contains.
+
+        Raises:
+            Refused, TokenFault: the answer is not acceptable.
+        """
         rules, host, encrypted = self._rules, self._callouts.host, False
         if len(payload) > ANSWER_SIZE_MAX:
             raise Refused("auth callout violation: the response is too large")
@@ -309,7 +313,11 @@ class Callout:
         return response.jwt
 
     def _bound(self, claims: UserClaims, target: str, account: TrustedAccount | None) -> User:
-        """Return the user that the claims in the service's answer describe."""
+        """Return the user that the claims in the service's answer describe.
+
+        Raises:
+            Refused: the account is missing, or does not accept this user.
+        """
         session, grant = self._session, claims.grant
         if account is not None:
             grant = granted(claims, account)

@@ -58,7 +58,7 @@ class AccountToken:
 
 
 def account_token(text: str, now_s: int) -> AccountToken:
-    """Decode and check the token of an account. Takes 0.5 ms, and another 0.5 ms for each activation token in it.
+    """Decode and check the token of an account; `now_s` is the wall time in seconds.
 
     Raises:
         TokenFault: `text` is not the token of an account.
@@ -92,7 +92,11 @@ def limit_of(claimed: int) -> int:
 
 
 def account_options(claims: AccountClaims, *, with_exchange: bool = True) -> AccountOptions:
-    """Return limits, JetStream, exports and imports of an account; the last two only if the claims are valid."""
+    """Return the options of the account that the claims describe.
+
+    Exports, imports, mappings and the trace destination are included only with `with_exchange`, which requires
+    valid claims.
+    """
     limits = claims.limits
     options = AccountOptions(
         claims.head.subject,
@@ -108,7 +112,7 @@ def account_options(claims: AccountClaims, *, with_exchange: bool = True) -> Acc
 
 
 def _trace_dest(trace: TraceClaims) -> TraceDest | None:
-    """Return the destination of traces, or None if no client can publish to it."""
+    """Return the destination of traces, or None if its subject is invalid."""
     subject = trace.subject.encode()
     return TraceDest(trace.subject, trace.sampling) if is_valid_subject(subject) else None
 

@@ -33,7 +33,7 @@ HASH_SIZE = 32
 
 
 class DirectoryFault(Exception):
-    """A file cannot be written or removed; the text is nats-server's."""
+    """Raised when a token cannot be written or removed; the exception's text is nats-server's."""
 
 
 class TokenDirectory:
@@ -53,7 +53,7 @@ class TokenDirectory:
         self._used_ns: dict[str, int] = {}
 
     def open(self) -> None:
-        """Create the directory if it is missing, and read the names of its files.
+        """Create the directory if it is missing, and read its files.
 
         Raises:
             OSError: the directory cannot be used.
@@ -85,7 +85,13 @@ class TokenDirectory:
         return found
 
     def load(self, name: str) -> str | None:
-        """Return the token of an account, or None if there is none."""
+        """Return the token of an account, or None if its file is missing or damaged.
+
+        Before that, remove files that were not used for longer than the ttl.
+
+        Raises:
+            DirectoryFault: an unused file cannot be removed.
+        """
         if public_key(name, ACCOUNT) is None:
             return None
         self.drop_unused()
@@ -100,7 +106,7 @@ class TokenDirectory:
         """Write the token of an account; return whether it differs from the stored one.
 
         Raises:
-            DirectoryFault: the directory is full, or the file cannot be written.
+            DirectoryFault: an argument is invalid, the directory is full, or the file cannot be written.
         """
         if public_key(name, ACCOUNT) is None:
             raise DirectoryFault("invalid public key")
@@ -121,7 +127,10 @@ class TokenDirectory:
         return True
 
     def save_newer(self, name: str, token: str) -> None:
-        """Write a token unless the stored one was issued later."""
+        """Write a token unless the stored one was issued later or at the same time.
+
+        If the token cannot be written, log an error.
+        """
         before = self.load(name)
         if before is not None and _issued_at(before) >= _issued_at(token):
             return
@@ -131,10 +140,10 @@ class TokenDirectory:
             self._log.error(f"Account [{name}] cannot be stored: {fault}")
 
     def delete(self, name: str) -> bool:
-        """Remove the token of an account; return whether there was one.
+        """Remove or rename the file of an account, depending on the options; return whether there was a file.
 
         Raises:
-            DirectoryFault: the options do not allow it, or the file cannot be removed.
+            DirectoryFault: the options do not permit the removal, or the file cannot be removed.
         """
         if not self._removable:
             raise DirectoryFault("store is not set up to for delete")
@@ -160,7 +169,11 @@ class TokenDirectory:
         return sums.to_bytes(HASH_SIZE, "big")
 
     def drop_unused(self) -> None:
-        """Remove the files of a cache that were not used for longer than the cache's ttl."""
+        """Remove the files that were not used for longer than the ttl; without a ttl, do nothing.
+
+        Raises:
+            DirectoryFault: a file cannot be removed.
+        """
         if not self._ttl_ns:
             return
         due_ns = self._clock.now_ns() - self._ttl_ns

@@ -44,7 +44,7 @@ class TokenExchanges:
         self._expiries: dict[str, Timer] = {}
 
     def change(self, name: str, exchange: Exchange) -> None:
-        """Replace the exports and imports of an account with those of its new token."""
+        """Replace the exports and imports of an account with those of its new token, and start to check them."""
         before = self._given.get(name) or self._declared.get(name, Exchange())
         for exporter in {each.account for each in before.imports} - {
             each.account for each in exchange.imports

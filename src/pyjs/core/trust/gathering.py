@@ -32,7 +32,10 @@ class Gathering:
         self._go_on()
 
     def _go_on(self) -> None:
-        """Fetch the exporters of all accounts found so far, except accounts that are already known."""
+        """Fetch the exporters of all accounts found so far, except accounts that are already known.
+
+        When no fetch is running any more, call `done`.
+        """
         if self._is_busy:
             return
         self._is_busy = True

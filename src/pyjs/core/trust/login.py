@@ -47,7 +47,7 @@ class Refused(Exception):
 
 
 class TokenCheck(Job):
-    """Decodes the token of a client, and checks that the client signed the nonce."""
+    """A job that decodes the token of a client, and checks that the client signed the nonce."""
 
     queue = JobQueue.COMPUTE
 
@@ -93,7 +93,7 @@ class TokenCheck(Job):
         return "" if verifies(self._nonce.encode(), made, key) else "Signature not verified"
 
     def finish(self, failure: Exception | None) -> None:
-        """Continue the login with the result."""
+        """Call `done` with this check, unless the check was cancelled."""
         if failure is not None:
             self.user = None
         if not self.cancelled:
@@ -113,7 +113,7 @@ class TokenLogin:
     callout: Callout | None = None
 
     def cancel(self) -> None:
-        """Forget the login, since its session has ended."""
+        """Cancel the login, since its session has ended."""
         self.cancelled = True
         if self.check is not None:
             self.check.cancelled = True
@@ -239,7 +239,7 @@ def check_proxy(grant: Grant, session: ClientSession) -> None:
 
 
 def check_connection_type(grant: Grant, session: ClientSession) -> None:
-    """Raise Refused if the user may not use this kind of connection."""
+    """Raise Refused if the user may not use this kind of connection, or if its list has no known kind."""
     types = known_types(grant.connection_types)
     if types is None:
         raise Refused(f"invalid connection types {list(grant.connection_types)}")

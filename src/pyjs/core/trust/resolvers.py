@@ -20,7 +20,7 @@ MISSING = "account missing"
 
 
 class ResolverFault(Exception):
-    """Raised when a resolver has no token for an account; the exception's text says why."""
+    """Raised when a resolver has no token for an account; the exception's text is the reason."""
 
 
 class Resolver(ABC):
@@ -47,7 +47,11 @@ class MemoryResolver(Resolver):
         self._tokens = tokens
 
     def fetch(self, name: str) -> str:
-        """Return the token of an account."""
+        """Return the token of an account in the configuration file.
+
+        Raises:
+            ResolverFault: the file has no token for the account.
+        """
         token = self._tokens.get(name)
         if token is None:
             raise ResolverFault(MISSING)
@@ -62,7 +66,12 @@ class DirectoryResolver(Resolver):
         self.directory = directory
 
     def fetch(self, name: str) -> str:
-        """Return the token of an account."""
+        """Return the token in the file of an account.
+
+        Raises:
+            ResolverFault: there is no usable file for the account.
+            DirectoryFault: an unused file cannot be removed.
+        """
         token = self.directory.load(name)
         if token is None:
             raise ResolverFault("account jwt not found")
@@ -79,14 +88,20 @@ class UrlResolver(Resolver):
         self.get: Callable[[str, int], str] | None = None  # returns the body of a URL; pyjs.server sets it
 
     def fetch(self, name: str) -> str:
-        """Return the token of an account."""
+        """Return the token of an account from the account server.
+
+        Raises:
+            ResolverFault: the server does not answer with a token.
+        """
         if self.get is None:
             raise ResolverFault("there is no network")
         return self.get(self._url + name, self._timeout_ns)
 
 
 def resolver_from(options: Options, disk: Disk, clock: Clock, log: Log) -> Resolver:
-    """Return the resolver that the options describe; create its directory if it is missing.
+    """Return the resolver that the options describe.
+
+    For a directory, create it if it is missing, and store the tokens of the configuration file in it.
 
     Raises:
         OSError: the directory cannot be used.

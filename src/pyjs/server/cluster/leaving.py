@@ -38,7 +38,7 @@ LOOK_MAX_S = 0.2
 
 
 class Leaving:
-    """The departure of the clients of a server that leaves."""
+    """The procedure that moves the clients of a leaving server to other servers of its cluster."""
 
     def __init__(self, driver: Driver, connections: OpenConnections[Connection]) -> None:
         self._driver = driver
@@ -60,7 +60,11 @@ class Leaving:
         return bool(cluster.routes)
 
     def begin_lame_duck(self, then: Callable[[], None]) -> None:
-        """Transfer all leaderships, let the clients continue until they are closed one by one, and call `then`."""
+        """Transfer all leaderships to other servers, then let the clients continue and call `then`.
+
+        If no other server of a JetStream cluster is connected, call `then` at once. If the server stops meanwhile,
+        do not call it.
+        """
         if self._is_needed:
             task = self._driver.loop.create_task(self._begin_lame_duck(then))
             self._tasks.add(task)
@@ -83,7 +87,10 @@ class Leaving:
             session.close("Server Shutdown")
 
     async def let_all_go(self) -> None:
-        """Transfer all leaderships, if not done yet, and end all connections; log a fault instead of raising it."""
+        """Transfer all leaderships, if not done yet, and end all client connections.
+
+        Do nothing if no other server of a JetStream cluster is connected. A fault is logged, not raised.
+        """
         try:
             await self._let_all_go()
         except Exception as error:
@@ -107,7 +114,10 @@ class Leaving:
             await asyncio.wait(self._tasks)
 
     async def _hand_over(self) -> None:
-        """Transfer the leaderships, once; clients wait during the last steps."""
+        """Transfer the leaderships to other servers, and wait up to `HAND_OVER_S` for the end of the transfer.
+
+        Only the first call begins the transfer.
+        """
         if self._over is None:
             self._over = asyncio.Event()
             assert self._node.cluster is not None
@@ -167,7 +177,10 @@ class Leaving:
     async def _await_return(
         self, connection: Connection, account: Account, wanted: set[bytes], boxes: list[Mailbox]
     ) -> None:
-        """Wait until another server has the client; close each of `boxes` once that server has the inbox."""
+        """Wait until another server has all subscriptions in `wanted`, at most for `RETURN_S`.
+
+        A mailbox in `boxes` is closed and removed from the list as soon as another server has its inbox.
+        """
         deadline, pause_s, came = self._driver.loop.time() + RETURN_S, LOOK_S, asyncio.Event()
         self._expect(account.name, wanted, came)
         try:
@@ -187,7 +200,7 @@ class Leaving:
             self._expect_no_more(account.name, wanted, came)
 
     def _expect(self, account: str, subjects: set[bytes], came: asyncio.Event) -> None:
-        """Set `came` when another server has a new subscription to one of these subjects."""
+        """Register `came`, which is set when another server has a new subscription to one of `subjects`."""
         cluster = self._node.cluster
         if cluster is not None and cluster.awaited is not None:
             cluster.awaited.on_subscribed = self._subscribed
@@ -212,7 +225,7 @@ class Leaving:
         self._driver.wake()
 
     async def _withdraw_queues(self, connections: Iterable[Connection]) -> None:
-        """Make other servers stop choosing those members of queue groups that leave with `connections`.
+        """Make other servers stop choosing the members of queue groups that leave with `connections`.
 
         A group with further members on this server keeps its interest, and those members get its messages. They may
         leave during the wait, so this is repeated until nothing is left to withdraw.
@@ -230,7 +243,7 @@ class Leaving:
     async def _withdraw(self, account: Account, keys: list[tuple[bytes, bytes]]) -> bool:
         """Make the other servers stop sending messages for these subscriptions, and wait for messages in transit.
 
-        Return whether there was anything to do.
+        Return False if there was nothing to do.
         """
         cluster, passed = self._node.cluster, asyncio.Event()
         if (
@@ -247,7 +260,7 @@ class Leaving:
         return True
 
     def _is_elsewhere(self, account: str, subjects: set[bytes]) -> bool:
-        """Return whether one other server has all these subscriptions."""
+        """Return whether one other server has all these subscriptions; without another server, return True."""
         cluster = self._node.cluster
         if cluster is None or not cluster.routes:
             return True
@@ -259,7 +272,10 @@ class Leaving:
 
 
 def _has_only_inboxes(connection: Connection) -> bool:
-    """Return whether all messages that a client waits for can be forwarded to it at another server."""
+    """Return whether each subscription of the client is to an inbox or belongs to a queue group.
+
+    A Connection without a client session gives False.
+    """
     session = getattr(connection, "session", None)
     if not isinstance(session, ClientSession):
         return False

@@ -39,7 +39,7 @@ class _Held:
         self.told: set[str] = set()  # ids of the servers that got it for all matching subscriptions
 
     def message_for(self, box: Mailbox) -> Forwarded:
-        """Return the message for the subscribers of one inbox."""
+        """Return the message for the subscribers to the inbox of `box`, in the form that routes forward."""
         found = self.request
         return Forwarded(
             box.account.name, box.key[0], found.subject, found.reply, found.headers, found.payload
@@ -47,7 +47,7 @@ class _Held:
 
 
 class Mailbox:
-    """Holds the messages to one inbox of clients that have left this server."""
+    """A buffer for the messages to one inbox, while the clients that use the inbox connect to another server."""
 
     def __init__(self, mailboxes: Mailboxes, account: Account, subject: bytes) -> None:
         self.account = account
@@ -80,7 +80,10 @@ class Mailboxes:
         self._open: dict[Subscription, Mailbox] = {}
 
     def open(self, account: Account, subjects: Iterable[bytes]) -> list[Mailbox]:
-        """Return a mailbox for each inbox in `subjects`, open or new; the caller must `leave` them later."""
+        """Return a mailbox for each inbox in `subjects`, and create those that do not exist.
+
+        The caller must pass the mailboxes to `leave` later.
+        """
         boxes = []
         for subject in subjects:
             if subject.startswith(INBOX):
@@ -93,7 +96,7 @@ class Mailboxes:
         return boxes
 
     def leave(self, boxes: Iterable[Mailbox]) -> list[Mailbox]:
-        """Record that a client no longer needs `boxes`; return those that no client needs, which must be closed."""
+        """Release `boxes` for one client; return those that no client uses, which the caller must close."""
         ended = []
         for box in boxes:
             box.users -= 1
@@ -103,7 +106,10 @@ class Mailboxes:
         return ended
 
     def take(self, box: Mailbox, request: Request) -> None:
-        """Hold a message that `box` has received; a message to several mailboxes is held only once."""
+        """Hold a message that `box` has received; a message to several mailboxes is held only once.
+
+        Beyond `SIZE_MAX` bytes, messages are lost. If `box` is being closed, the message is forwarded at once.
+        """
         found = box.account.subs.match(request.subject)
         boxes = [self._open[each] for each in found if each in self._open]
         if box not in boxes:  # the message arrived while the mailbox was being closed
@@ -117,7 +123,7 @@ class Mailboxes:
                     each.held.append(held)
 
     def remove(self, box: Mailbox) -> None:
-        """Hold no more messages for a box."""
+        """Hold no more messages for `box`."""
         del self._open[box.subscription]
 
     def send_on(self, box: Mailbox, held: _Held) -> None:
@@ -139,6 +145,6 @@ class Mailboxes:
                 send_only(box.account, message, (found,))
 
     def _forward(self, route: Route, message: Forwarded) -> bool:
-        """Send a message to the subscriptions of one inbox at another server; return whether that is possible."""
+        """Send a message to the subscriptions of one inbox at another server; return whether that was possible."""
         replication = None if self.cluster is None else self.cluster.replication
         return replication is not None and route.info is not None and replication.forward(route.info, message)

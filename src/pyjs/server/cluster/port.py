@@ -44,9 +44,10 @@ RouteTls: TypeAlias = "tuple[TlsSettings | None, ssl.SSLContext | None]"
 
 
 def _read_tls(options: Options) -> RouteTls:
-    """Read the certificates of routes, for listening and for connecting.
+    """Read the certificates of routes; return the settings for listening and the context for connecting.
 
-    Both sides present a certificate, and the handshake precedes all other input.
+    Both are None if routes have no TLS. With TLS, both sides present a certificate, and the handshake precedes all
+    other input.
 
     Raises:
         TlsFailed: a certificate is unusable.
@@ -59,7 +60,7 @@ def _read_tls(options: Options) -> RouteTls:
 
 
 class RouteConnection(Connection):
-    """A route (a connection to another server) together with its transport."""
+    """The asyncio protocol of one route, which is a connection to another server."""
 
     def __init__(self, port: RoutePort, dial: Dial | None) -> None:
         super().__init__(port.driver, port.connections, port.listener)
@@ -70,12 +71,15 @@ class RouteConnection(Connection):
         return self._cluster.open_route(peer, self, self._dial)
 
     def eof_received(self) -> bool:
-        """Close the route. Return False for TLS, which cannot close one direction only: asyncio then closes it."""
+        """Close the route.
+
+        Return False with TLS, which cannot close one direction only; asyncio then closes the transport.
+        """
         super().eof_received()
         return self.transport.can_write_eof()
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Pass a read to the route; request a turn unless the read has only heartbeats and parts of batches."""
+        """Pass a read to the route, and request a turn if the route or the node has work for one."""
         if nbytes >= FULL_READ:
             self._give_way()
         route, driver = self.session, self._driver
@@ -142,13 +146,16 @@ class RoutePort:
         log.info(f"Listening for route connections on {host_port(self._options.host, self.port)}")
 
     async def wait_known(self) -> None:
-        """Wait until the subscriptions of each server that answers are known, up to KNOWN_S."""
+        """Wait for up to KNOWN_S until the subscriptions of each server that answers are known."""
         with suppress(TimeoutError):
             async with asyncio.timeout(KNOWN_S):
                 await self._wait(self.cluster.is_settled)
 
     async def wait_met(self, count: int, spread: SpreadNode | None) -> None:
-        """Wait until this worker knows the subscriptions (with `spread`, also the streams) of `count` others."""
+        """Wait until the subscriptions of `count` other workers are known.
+
+        With `spread`, wait until their streams are known too.
+        """
         await self._wait(lambda: sum(route.synced for route in self.cluster.routes.values()) >= count)
         if spread is not None:
             await self._wait(lambda: spread.has_met)
@@ -169,7 +176,7 @@ class RoutePort:
         return [route.info.route_port for route in self.cluster.routes.values() if route.info is not None]
 
     async def _wait(self, holds: Callable[[], bool]) -> None:
-        """Return when `holds()` is true; it is checked after each turn."""
+        """Wait until `holds()` is true; this is checked at once and after each turn."""
         held = asyncio.Event()
 
         def look() -> None:

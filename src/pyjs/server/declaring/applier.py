@@ -1,4 +1,4 @@
-"""Applies the declared assets of the configuration: at the start, after a reload, and as the leader of a cluster.
+"""The application of declared assets: at the start, after a reload, and as the leader of a cluster.
 
 One application runs at a time. It is repeated as long as an error is temporary, and once more after a reload in the
 meantime. In a cluster, only the leader of the metadata applies its file; the other servers log the differences.
@@ -34,7 +34,10 @@ RETRY_FIRST_S, RETRY_LAST_S = 1.0, 60.0  # pause after the first temporary error
 
 
 class State(enum.Enum):
-    """The states of an Applier: IDLE -> RUNNING -> IDLE; RUNNING -> AGAIN if `_begin` is called meanwhile."""
+    """The states of an Applier: IDLE -> RUNNING -> IDLE.
+
+    RUNNING -> AGAIN if `_begin` is called meanwhile. Any state -> STOPPED.
+    """
 
     IDLE = enum.auto()
     RUNNING = enum.auto()
@@ -43,7 +46,7 @@ class State(enum.Enum):
 
 
 class Applier:
-    """Applies the assets of one server."""
+    """The part of a server that applies the declared assets of its configuration."""
 
     def __init__(self, driver: Driver, assets: tuple[AccountAssets, ...]) -> None:
         self._driver = driver
@@ -73,7 +76,7 @@ class Applier:
                 await self._idle.wait()
 
     def reloaded(self, assets: tuple[AccountAssets, ...]) -> None:
-        """Apply the assets of a reloaded file."""
+        """Apply the assets of a reloaded file, or compare them later if another server applies its file."""
         self._assets = assets
         self.drift.forget()
         self._said = []
@@ -83,7 +86,7 @@ class Applier:
             self._compare_later()
 
     def stop(self) -> None:
-        """Start no more applications."""
+        """Start no further application or comparison of the assets."""
         self._state = State.STOPPED
         self._idle.set()
         self._cancel_timer()
@@ -110,7 +113,7 @@ class Applier:
     # -- one application -----------------------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        """Apply or compare now, or after the running application."""
+        """Apply or compare the assets now, or again after the running application."""
         self._cancel_timer()
         if self._state is not State.IDLE:
             self._state = State.AGAIN if self._state is State.RUNNING else self._state
@@ -131,7 +134,7 @@ class Applier:
             self._end(is_temporary=is_temporary)
 
     def _account_steps(self, assets: AccountAssets, said: list[str]) -> Generator[Step, None, bool]:
-        """Apply the assets of one account, or compare; return whether a later attempt may succeed."""
+        """Apply the assets of one account, or only compare them; return whether a later attempt may succeed."""
         account = self._node.accounts.get(assets.account)
         if account is None or self._node.jetstream is None:
             return False
@@ -152,7 +155,7 @@ class Applier:
         return any(each.is_temporary for each in outcomes)
 
     def _compare(self, planned: Plan) -> bool:
-        """Log whether the streams differ from the file; return whether some requests had no answer."""
+        """Log a warning if the streams differ from the file; return whether some requests had no answer."""
         differing = [each for each in planned.actions if each.verb is not Verb.SAME]
         if any(each.reason == NO_ANSWER for each in differing):
             return True
@@ -173,7 +176,7 @@ class Applier:
         self._say(total, said, self._log.info)
 
     def _say(self, line: str, said: list[str], log: Callable[[str], None]) -> None:
-        """Log a line, unless the previous attempt logged the same one."""
+        """Log a line, unless the previous attempt logged the same line."""
         said.append(line)
         if line not in self._said:
             log(line)

@@ -32,7 +32,7 @@ VALUE_SIZE_MAX = 4096  # bytes of an option that a page shows: a stream may have
 
 
 class Drift:
-    """Compares the file of one server with the streams."""
+    """The comparison of one server's streams and consumers with their declarations, made on request."""
 
     def __init__(self, driver: Driver, assets: Callable[[], tuple[AccountAssets, ...]]) -> None:
         self._driver = driver
@@ -43,11 +43,14 @@ class Drift:
         self._waiting: list[asyncio.Future[None]] | None = None  # pages; None: no comparison runs
 
     def forget(self) -> None:
-        """Note that the file or, by an application, the streams have changed: the next page compares again."""
+        """Discard the last result, because the file or the streams have changed."""
         self._fresh_until_ns = 0
 
     def report(self) -> Generator[Any, None, DeclaredReport]:
-        """Return a recent result; yields a future if a comparison must be awaited."""
+        """Return the report of the last comparison, or of a new one if the last one is too old.
+
+        Yield a future to wait for while a comparison runs.
+        """
         if self._waiting is None and self._node.clock.now_ns() >= self._fresh_until_ns:
             self._waiting = []
             self._node.turn_state.go_on(self._steps())
@@ -80,7 +83,10 @@ class Drift:
     def _account_steps(
         self, assets: AccountAssets, rows: list[DeclaredRow], unnamed: list[Unnamed]
     ) -> Generator[Step, None, str]:
-        """Add the rows of one account; return why its streams cannot be listed, or ""."""
+        """Append the rows and the unnamed assets of one account to `rows` and `unnamed`.
+
+        Return the reason why its streams cannot be listed, or "".
+        """
         account = self._node.accounts.get(assets.account)
         if account is None or (self._node.jetstream is None and self._node.cluster is None):
             return "JetStream does not run"
@@ -113,6 +119,6 @@ def _row(account: str, action: Action) -> DeclaredRow:
 
 
 def _bounded(value: Any) -> Any:
-    """Return a value as JSON, or the beginning of its text if it is long."""
+    """Return `value`, or the beginning of its JSON text if that has more than `VALUE_SIZE_MAX` bytes."""
     text = orjson.dumps(value)
     return value if len(text) <= VALUE_SIZE_MAX else f"{text[:VALUE_SIZE_MAX].decode('utf-8', 'ignore')}..."

@@ -37,7 +37,7 @@ class DeclaredStreams:
             fail(str(error))
 
     async def start(self, driver: Driver) -> None:
-        """Create and update the streams, so that the first client finds them."""
+        """Create and update the declared streams and consumers, before clients are accepted."""
         if self._first:
             await self._made(driver, self._first).start()
 
@@ -48,14 +48,14 @@ class DeclaredStreams:
         (self._applier or self._made(driver, ())).reloaded(assets)
 
     def report(self) -> Generator[Any, None, DeclaredReport]:
-        """Return, in steps, what differs from the file; a step may yield a future to wait for."""
+        """Compare the streams with the file in steps, and return a report; a step may yield a future to wait for."""
         # Imported lazily: only a monitoring port needs it.
         from pyjs.monitor.own.declaredz import nothing_declared
 
         return nothing_declared() if self._applier is None else self._applier.drift.report()
 
     def stop(self) -> None:
-        """Start no more applications."""
+        """Start no further application or comparison of the assets."""
         if self._applier is not None:
             self._applier.stop()
 
@@ -69,10 +69,10 @@ class DeclaredStreams:
 def read_declared(options: Options) -> tuple[AccountAssets, ...]:
     """Return the declared assets of a configuration, or () if it declares none.
 
-    Of several workers, the first one applies them for all; the others have none.
+    With several workers, only the first one has assets, since it applies them for all.
 
     Raises:
-        ConfigError: an asset is invalid.
+        ConfigError: an asset is invalid, or a package that reads assets is not installed.
     """
     if not options.declares_assets or (options.worker is not None and options.worker.number > 1):
         return ()

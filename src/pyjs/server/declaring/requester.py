@@ -26,7 +26,7 @@ Result = TypeVar("Result")
 
 
 class Requester:
-    """Runs exchanges for one account, one exchange at a time."""
+    """A client of the server's own JetStream API in one account, which runs one exchange at a time."""
 
     def __init__(self, node: Node, account: Account) -> None:
         self._node = node
@@ -39,7 +39,7 @@ class Requester:
         self._is_late = False  # the time is over
 
     def run(self, exchange: Exchange[Result]) -> Generator[Step, None, Result]:
-        """Carry out an exchange, in steps of a chore; return its result, or raise its exception."""
+        """Carry out an exchange in the steps of a chore; return its result, or raise its exception."""
         inbox = self._account.subscribe_handler(f"{self._inbox}.*".encode(), self._on_answer)
         try:
             asks = next(exchange)
@@ -53,7 +53,10 @@ class Requester:
             self._account.unsubscribe(inbox)
 
     def _ask(self, asks: list[Ask]) -> Generator[Step, None, list[Answer]]:
-        """Send the requests and wait for their answers; without requests, yield to other work."""
+        """Send the requests and wait up to `WAIT_NS` for their answers; a missing answer is None.
+
+        Without requests, yield to other work and return [].
+        """
         if not asks:
             yield None
             return []
@@ -95,7 +98,7 @@ class Requester:
 
 
 def _decoded(payload: bytes) -> dict[str, Any] | None:
-    """Return the JSON object in an answer, or None if there is none, as in a status 503 (no server answers)."""
+    """Return the JSON object in an answer, or None if the payload is not a JSON object."""
     try:
         answer = orjson.loads(payload)
     except orjson.JSONDecodeError:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Reread(NamedTuple):
-    """A file that was read again and is valid."""
+    """A configuration file that was read again and is valid."""
 
     options: Options
     changed: list[Change]
@@ -22,12 +22,13 @@ class Reread(NamedTuple):
 
 
 def read_with_declared(old: Options) -> Reread:
-    """Do what `read_again` does, and read the declared assets too; may be called in a thread.
+    """Read the configuration file of `old` again, with its declared assets; may be called in a thread.
 
-    The new options keep of the declared blocks only what a later reload compares.
+    The new options keep only the part of the declared blocks that a later reload compares.
 
     Raises:
-        ReloadRefused, ConfigError: as `read_again`; an asset is invalid.
+        ReloadRefused: as in `read_again`.
+        ConfigError: the configuration or a declared asset is invalid.
     """
     new, changed = read_again(old)
     declared = read_declared(new)
@@ -36,7 +37,7 @@ def read_with_declared(old: Options) -> Reread:
 
 
 def given(found: Reread | Exception) -> Reread:
-    """Return what was read, or raise the exception of the reading."""
+    """Return `found`, or raise it if it is an exception."""
     if isinstance(found, Exception):
         raise found
     return found

@@ -22,9 +22,10 @@ if TYPE_CHECKING:
 
 
 def run(options: Options, missing: list[str], texts: Mapping[str, str], out: TextIO, *, as_json: bool) -> int:
-    """Print the findings; return the exit code.
+    """Print the findings and return the exit code: 1 if a check failed, otherwise 0.
 
-    `missing` are packages that the server needs, `texts` the configuration files by path.
+    `missing` lists the required packages that are not installed. `texts` maps the path of each configuration file
+    to its text.
     """
     findings = []
     for finding in check(effective_options(options), missing, texts):
@@ -42,7 +43,11 @@ def run(options: Options, missing: list[str], texts: Mapping[str, str], out: Tex
 
 
 def check(options: Options, missing: list[str], texts: Mapping[str, str]) -> Iterator[Finding]:
-    """Yield all findings about a server with these options."""
+    """Run all checks and yield their findings.
+
+    `options` are the effective options. `missing` lists the required packages that are not installed. `texts` maps
+    the path of each configuration file to its text.
+    """
     if missing:
         yield fail("packages", f"not installed: {' '.join(missing)}", f"pip install {' '.join(missing)}")
     else:

@@ -30,7 +30,10 @@ MB = 1 << 20
 
 
 def check_store(options: Options) -> Iterator[Finding]:
-    """Check the store directory in `options`, which must be the effective options."""
+    """Check the store directory and yield the findings.
+
+    `options` must be the effective options.
+    """
     directory = options.jetstream.store_dir
     existing = nearest(directory)
     if os.path.lexists(existing) and not os.path.isdir(existing):
@@ -61,7 +64,10 @@ def check_store(options: Options) -> Iterator[Finding]:
 
 
 def nearest(directory: str) -> str:
-    """Return `directory`, or its nearest parent that exists; this may be a file."""
+    """Return `directory` if it exists, otherwise its nearest existing ancestor.
+
+    The returned path may name a file.
+    """
     while not os.path.lexists(directory) and os.path.dirname(directory) != directory:
         directory = os.path.dirname(directory)
     return directory
@@ -81,7 +87,7 @@ def _check_kind(directory: str) -> Iterator[Finding]:
 
 
 def _file_system(directory: str) -> str:
-    """Return the type of the file system of a directory, or "" if the system does not report it."""
+    """Return the type of the file system that holds a directory, or "" if it is unknown."""
     path, found = os.path.realpath(directory), ("", "")
     try:
         with open("/proc/self/mounts", encoding="utf-8", errors="replace") as file:

@@ -24,7 +24,10 @@ DAY_S = 86_400
 
 
 def check_files(options: Options, texts: Mapping[str, str]) -> Iterator[Finding]:
-    """Check the configuration files, keys and certificates; `texts` are the files that were read, by path."""
+    """Check the configuration files, private keys and certificates, and yield the findings.
+
+    `texts` maps the path of each configuration file to its text.
+    """
     secret = secret_files(options, texts)
     if options.config_path:
         yield from _check_secret("config", options.config_path, options.config_path in secret)
@@ -40,7 +43,10 @@ def check_files(options: Options, texts: Mapping[str, str]) -> Iterator[Finding]
 
 
 def _certificates(options: Options) -> list[tuple[str, TlsOptions]]:
-    """Return each pair of certificate and key once, with the port that presents it."""
+    """Return the options of each pair of certificate and key once, with the name of its port.
+
+    The name of the client port is "". A pair that several ports use has the name of the first of these ports.
+    """
     found: dict[tuple[str, str], tuple[str, TlsOptions]] = {}
     ports = ("", options.tls), ("cluster", options.cluster.tls), ("websocket", options.websocket.tls)
     for subject, tls in ports:

@@ -15,7 +15,7 @@ class Level(Enum):
 
 
 class Finding(NamedTuple):
-    """The result of one check: one line of the report."""
+    """One result of a check, with a remedy if there is a problem."""
 
     level: Level
     subject: str
@@ -23,7 +23,7 @@ class Finding(NamedTuple):
     fix: str = ""  # the remedy; "": none is needed
 
     def as_json(self) -> dict[str, str]:
-        """Return the finding as a JSON object."""
+        """Return the fields as a dict for JSON; `fix` is left out if it is empty."""
         found = {"level": self.level.value, "subject": self.subject, "text": self.text}
         return found | ({"fix": self.fix} if self.fix else {})
 

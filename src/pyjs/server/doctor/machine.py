@@ -28,7 +28,7 @@ MB = 1 << 20
 
 
 def check_machine(options: Options) -> Iterator[Finding]:
-    """Check the resources that the server gets from the machine."""
+    """Check the machine and the process, and yield the findings."""
     yield _check_loop()
     yield _check_cores(options.workers)
     yield _check_memory(options)
@@ -63,7 +63,7 @@ def _check_cores(workers: int) -> Finding:
 
 
 def _quota() -> float:
-    """Return the number of processors that the container may use; 0: no limit."""
+    """Return the number of processors that the container may use, or 0 if no limit is known."""
     words = _read(QUOTA).split()
     return int(words[0]) / int(words[1]) if len(words) == 2 and words[0].isdigit() and int(words[1]) else 0.0
 

@@ -31,7 +31,7 @@ class Port(NamedTuple):
 
 
 def ports_of(options: Options) -> list[Port]:
-    """Return the configured ports, except those that are -1 (any free port)."""
+    """Return the configured ports whose number is fixed, that is, greater than 0."""
     monitoring, cluster, websocket = options.monitoring, options.cluster, options.websocket
     found = (
         Port("port", "port", options.host, options.port),
@@ -44,7 +44,7 @@ def ports_of(options: Options) -> list[Port]:
 
 
 def check_network(options: Options) -> Iterator[Finding]:
-    """Check ports and routes."""
+    """Check whether the ports can be opened and the routes can be reached, and yield the findings."""
     # ports stay open during the check, so that two keys with the same port are noticed
     with ExitStack() as held:
         seen: dict[int, str] = {}
@@ -92,7 +92,9 @@ def _check_route(route: RouteUrl, cluster: ClusterOptions) -> Finding:
 
 
 def _is_own(route: RouteUrl, cluster: ClusterOptions) -> bool:
-    """Return whether a route leads to this server; a list of routes that all servers share has such a route.
+    """Return whether a route leads to this server.
+
+    A list of routes that all servers of a cluster share has such a route.
 
     Raises:
         OSError, ValueError: the host has no address.

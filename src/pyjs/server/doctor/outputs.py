@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def check_outputs(options: Options) -> Iterator[Finding]:
-    """Check that the files can be written."""
+    """Check whether the log file, the pid file and the ports file can be written, and yield the findings."""
     for subject, key, path in (
         ("log", "log_file", options.log.log_file),
         ("pid file", "pid_file", options.pid_file),
@@ -34,7 +34,7 @@ def check_outputs(options: Options) -> Iterator[Finding]:
 
 
 def _problem(path: str) -> str:
-    """Return the reason why a file cannot be written, or ""."""
+    """Return the reason why the file at `path` cannot be written, or "" if it can."""
     directory = os.path.dirname(path) or "."
     if not os.path.isdir(directory):
         return f"{directory} is a file" if os.path.exists(directory) else f"there is no directory {directory}"

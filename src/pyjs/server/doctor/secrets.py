@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 def secret_files(options: Options, texts: Mapping[str, str]) -> set[str]:
-    """Return the configuration files that have secrets; `texts` are the files that were read, by path.
+    """Return the paths of the configuration files that contain secrets.
 
-    If a secret is found in none of them, nor in the environment or on the command line, it is assumed to be in the
-    first file, since it may be written there with escapes.
+    `texts` maps the path of each configuration file to its text. A secret that is found in no file, in no environment
+    variable and in no command line option is assumed to be in the main configuration file, where it may have escapes.
     """
     found: set[str] = set()
     known = {*os.environ.values(), *map(str, options.flags.values())}

@@ -33,21 +33,21 @@ class HttpsConnection(HttpConnection):
         self.ready = False
 
     def encrypted(self, peer: TlsPeer) -> None:
-        """Start to wait for requests, since the handshake is complete."""
+        """Mark the connection as ready: the TLS handshake is complete."""
         self.ready = True
 
     def handshake_failed(self, cause: str, *, expected: bool) -> None:
-        """Log the cause, and close; a client without TLS gets the cause in a plain HTTP answer."""
+        """Log the failed handshake and close the connection; a plain HTTP request is answered first."""
         cause = end_http(self.transport, cause)
         peer = self.transport.get_extra_info("peername") or ("", 0)
         self._port.log.error(f"monitoring: TLS handshake error from {host_port(peer[0], peer[1])}: {cause}")
 
     def throttled(self) -> None:
-        """Close now: too many connections were opened in this second."""
+        """Close the connection now, because too many connections were opened in this second."""
         self.transport.abort()
 
     def note(self, text: str) -> None:
-        """Log nothing: requests to the monitoring port are not logged."""
+        """Ignore `text`: connections to the monitoring port write no debug log lines."""
 
 
 def monitoring_protocol(tls: TlsPort, port: MonitorPort, listener: Listener) -> asyncio.Protocol:

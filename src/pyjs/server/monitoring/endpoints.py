@@ -36,7 +36,7 @@ class Monitoring:
     ) -> None:
         """Listen on the port of `options`; new connections use the current settings of `tls`.
 
-        `declared` returns what differs from the declared assets.
+        `declared` returns in steps a report on how the streams and consumers differ from the declared ones.
 
         Raises:
             StartFailed: the server cannot listen on the port.

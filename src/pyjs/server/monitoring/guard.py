@@ -38,7 +38,7 @@ UNAUTHORIZED = Response(
 
 
 class Guard:
-    """Decides which requests to the monitoring port are answered."""
+    """The authentication of requests to the monitoring port."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, login: HttpLogin | None, base_path: str) -> None:
         self._loop = loop
@@ -52,7 +52,11 @@ class Guard:
     def check(
         self, target: str, authorization: bytes
     ) -> Generator[asyncio.Future[bool], None, Response | None]:
-        """Return the refusal of a request, or None if the request may be answered."""
+        """Return the response that refuses a request, or None if the request may be answered.
+
+        `authorization` is the value of the Authorization header. The generator yields a future if it must wait for
+        the check of a bcrypt hash.
+        """
         if self._login is None or (self._login.healthz_open and self._is_health(target)):
             return None
         scheme, _, rest = authorization.partition(b" ")
@@ -99,7 +103,7 @@ class Guard:
         return future.result()
 
     def stop(self) -> None:
-        """End the thread."""
+        """Stop the thread that checks bcrypt hashes, and cancel the checks that wait for it."""
         if self._thread is not None:
             self._thread.shutdown(wait=False, cancel_futures=True)
 

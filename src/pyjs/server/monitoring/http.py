@@ -75,7 +75,7 @@ class HttpConnection(asyncio.Protocol):
 
     # -- called by the transport -------------------------------------------------------------------------------
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Wait for a request, or refuse the connection if there are too many."""
+        """Start to wait for a request, or refuse the connection with status 503 if too many are open."""
         self.transport = cast("asyncio.Transport", transport)  # uvloop has its own classes
         self.transport.set_write_buffer_limits(high=BUFFER_HIGH, low=BUFFER_HIGH // 2)
         self._expect(IDLE_S)
@@ -84,7 +84,7 @@ class HttpConnection(asyncio.Protocol):
             self._refuse(503)
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Forget the connection, which is closed."""
+        """Release the state of the closed connection."""
         self._port.closed(self)
         self._requests.clear()
         self._input = b""
@@ -92,7 +92,7 @@ class HttpConnection(asyncio.Protocol):
         del self._parser  # break the cycle: the parser refers to this connection
 
     def data_received(self, data: bytes) -> None:
-        """Queue input; `step` parses it."""
+        """Queue `data` for `step`, which parses it; ignore it if the connection is being refused."""
         if self._refusal:
             return
         self._input += data
@@ -101,24 +101,31 @@ class HttpConnection(asyncio.Protocol):
         self._ask_for_step()
 
     def eof_received(self) -> bool:
-        """Close once all requests are answered, since the peer may still read."""
+        """Close the connection after all requests are answered.
+
+        Return True, so that asyncio keeps the transport open for the answers.
+        """
         self._ended = True
         self._ask_for_step()
         return True
 
     def pause_writing(self) -> None:
-        """Pause answering, because the peer does not read."""
+        """Pause the answers, because the peer does not read."""
         self._full = True
         self._expect(STALLED_S)
 
     def resume_writing(self) -> None:
-        """Resume answering."""
+        """Resume the answers."""
         self._full = False
         self._ask_for_step()
 
     # -- called by the port ------------------------------------------------------------------------------------
     def step(self) -> None:
-        """Run one step: parse a slice of the input, or continue one answer."""
+        """Parse a slice of the input if no request is queued, then continue the answer to the first request.
+
+        Close the connection if the peer has ended its output and no request is left. Do nothing while the transport
+        is closing or its write buffer is full.
+        """
         self._queued = False
         if self.transport.is_closing() or self._full:
             return
@@ -133,7 +140,7 @@ class HttpConnection(asyncio.Protocol):
         self._ask_for_step()
 
     def check_deadline(self, now: float) -> None:
-        """Close the connection if its peer takes too long."""
+        """Close the connection if its peer has not acted in time; `now` is the time of the loop's clock."""
         if now < self._deadline or self.transport.is_closing() or (self._requests and not self._full):
             return
         if self._full:
@@ -144,15 +151,15 @@ class HttpConnection(asyncio.Protocol):
             self.close()
 
     def close(self) -> None:
-        """Close after all written output has been sent, or when the peer reads nothing for STALLED_S."""
+        """Close the connection after all written output has been sent."""
         self.transport.close()
 
     def abort(self) -> None:
-        """Close now."""
+        """Close the connection now and drop unsent output."""
         self.transport.abort()
 
     def pending_size(self) -> int:
-        """Return the number of bytes of answers that wait in the transport."""
+        """Return the number of bytes of unsent answers in the transport."""
         return self.transport.get_write_buffer_size()
 
     # -- parts -------------------------------------------------------------------------------------------------
@@ -199,7 +206,7 @@ class HttpConnection(asyncio.Protocol):
         self._write(response, asked)
 
     def _await(self, event: asyncio.Future[object] | None) -> None:
-        """Run no more steps until `event` is done."""
+        """Run no more steps until `event` is done; None means that there is nothing to wait for."""
         if event is None or event.done():
             return
         self._awaited = event
@@ -212,22 +219,22 @@ class HttpConnection(asyncio.Protocol):
 
     # -- called by the parser ----------------------------------------------------------------------------------
     def on_message_begin(self) -> None:
-        """Note that a request begins."""
+        """Reset the state for a new request, and start its time limit."""
         self._begun = True
         self._expect(REQUEST_S)
         self._target = self._credentials = b""
 
     def on_url(self, url: bytes) -> None:
-        """Add a part of the request target."""
+        """Append a part of the request target."""
         self._target += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Store the header Authorization of the request."""
+        """Store `value` if `name` is Authorization."""
         if name.lower() == b"authorization":
             self._credentials = value
 
     def on_message_complete(self) -> None:
-        """Queue the request, which is complete."""
+        """Queue the complete request."""
         self._begun = False
         self._request_size = 0
         parser = self._parser

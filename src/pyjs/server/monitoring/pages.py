@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 
 class Pages:
-    """The monitoring port; new connections use the current settings of `tls`."""
+    """The monitoring port of a server: its socket and its connections."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, options: Options, tls: TlsPort, handle: Handler, log: Log
     ) -> None:
-        """Listen on the port of `options`.
+        """Listen on the port of `options`; new connections use the current settings of `tls`.
 
         Raises:
             StartFailed: the server cannot listen on the port.
@@ -64,6 +64,9 @@ class Pages:
         self._log.info(f"Starting {self._scheme} monitor on {host_port(self._host, self.port)}")
 
     def stop(self) -> OpenConnections[HttpConnection]:
-        """Stop answering; return the connections that may still send their last output."""
+        """Start to close every connection, and return the connections that are still open.
+
+        Each connection is closed after its written answers have been sent. The listener is not closed.
+        """
         self._port.stop()
         return self._port.connections

@@ -46,12 +46,12 @@ class MonitorPort:
         self._sweeping: asyncio.TimerHandle | None = None
 
     def answer(self, target: str, authorization: bytes) -> Work:
-        """Return, in steps, the answer to a request; `authorization` is the value of its header Authorization."""
+        """Compose the response to a request in steps; `authorization` is the value of its Authorization header."""
         refusal = yield from self._guard.check(target, authorization)
         return refusal if refusal is not None else (yield from self._handle(target))
 
     def opened(self, connection: HttpConnection) -> bool:
-        """Add a connection; return False if there are too many."""
+        """Add a connection and return True, or return False if `CONNECTIONS_MAX` connections are open already."""
         if len(self.connections) >= CONNECTIONS_MAX:
             return False
         self.connections.add(connection)
@@ -60,7 +60,7 @@ class MonitorPort:
         return True
 
     def closed(self, connection: HttpConnection) -> None:
-        """Remove a connection."""
+        """Remove a closed connection."""
         self.connections.discard(connection)
 
     def enqueue(self, connection: HttpConnection) -> None:
@@ -84,7 +84,7 @@ class MonitorPort:
         self._sweeping = self.loop.call_later(SWEEP_S, self._sweep) if len(self.connections) else None
 
     def stop(self) -> None:
-        """Close every connection once its written answers have been sent."""
+        """Stop the guard, and close every connection after its written answers have been sent."""
         if self._sweeping is not None:
             self._sweeping.cancel()
         self._guard.stop()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class SystemAccount:
-    """Answers system requests, in the turns of one server."""
+    """The service that answers requests in the system account: statistics, and reloads of the configuration."""
 
     def __init__(
         self,
@@ -27,9 +27,10 @@ class SystemAccount:
         reload: Callable[[], asyncio.Future[str]],
         request_counts: dict[str, int],
     ) -> None:
-        """Create the account; `reload` applies the configuration file again, with the error or "" as its result.
+        """Subscribe to the requests, and set the listener for the events of the node.
 
-        `request_counts` are those of the monitoring port, which VARZ shows too.
+        `reload` applies the configuration file again; the result of its future is the error text, or "" on success.
+        `request_counts` has the number of requests to the monitoring port by path.
         """
         self._driver = driver
         self._options = options

@@ -38,14 +38,14 @@ class ProxiedStart(asyncio.Protocol):
         self._transport: asyncio.Transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Allow INFO to be sent, and wait for the header."""
+        """Connect the protocol above, and start the time limit for the header."""
         self._transport = cast("asyncio.Transport", transport)
         self._timer = self._driver.after(PREFIX_S, self._timed_out)
         self._connection.ready = False  # send no PING before the header
         self._above.connection_made(transport)
 
     def data_received(self, data: bytes) -> None:
-        """Read the header."""
+        """Read the PROXY header; after its end, hand the transport and further input to the protocol above."""
         if self._over:
             return
         had_prefix = len(self._data) >= PREFIX_SIZE
@@ -69,7 +69,7 @@ class ProxiedStart(asyncio.Protocol):
             self._above.data_received(rest)
 
     def eof_received(self) -> bool:
-        """Close a connection that ends inside its header."""
+        """Close the connection, because its input ends before the end of the header."""
         if not self._over:
             word = "EOF" if ends_between_parts(self._data) else "unexpected EOF"
             self._fail(f"{missing(self._data)}: {word}")
@@ -84,7 +84,7 @@ class ProxiedStart(asyncio.Protocol):
         self._above.resume_writing()
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Pass the call to the protocol above."""
+        """Cancel the time limit, and pass the call to the protocol above."""
         self._finish()
         self._above.connection_lost(error)
 

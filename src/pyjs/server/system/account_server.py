@@ -16,10 +16,10 @@ NS_PER_S = 1_000_000_000
 
 
 def get(url: str, timeout_ns: int) -> str:
-    """Return the token at `url`.
+    """Fetch the token at `url`, blocking for up to `timeout_ns` in each network operation.
 
     Raises:
-        ResolverFault: no server, no answer in time, no such account, or the answer is not text.
+        ResolverFault: the request failed, or the answer is not ASCII text.
     """
     try:
         with urllib.request.urlopen(url, timeout=timeout_ns / NS_PER_S) as answer:

@@ -76,20 +76,23 @@ cdef extern from *:
 
 
 def keep_buffers() -> bool:
-    """Configure the allocator to reuse buffers. Only for the command: an embedding program owns its allocator."""
+    """Configure the allocator to reuse buffers, and return whether that was possible.
+
+    Only the command may call this, since an embedding program owns its allocator.
+    """
     return pyjs_keep_buffers() != 0
 
 
 def objects_from_glibc() -> bool:
     """Make Python allocate new objects with glibc's malloc; return whether that was possible.
 
-    Does nothing with PYTHONMALLOC or -X dev. Only the command may call this.
+    With PYTHONMALLOC or -X dev, nothing is changed. Only the command may call this.
     """
     return not os.environ.get("PYTHONMALLOC") and pyjs_objects_from_raw() != 0
 
 
 def trim() -> bool:
-    """Return free pages to the operating system; return whether there were any. Runs without the GIL."""
+    """Release free pages to the operating system without holding the GIL; return whether there were any."""
     cdef int given
     with nogil:
         given = pyjs_trim()

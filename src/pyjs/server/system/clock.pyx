@@ -26,7 +26,7 @@ cdef int64_t read_clock(int which) noexcept nogil:
 
 
 cdef class SystemClock:
-    """The monotonic clock, shifted to begin at the wall time of the start, and the skew of the wall clock.
+    """The clock of this machine: monotonic time that began at the wall time of the start, and the skew to wall time.
 
     The interface is that of base.clock.Clock.
     """
@@ -37,11 +37,14 @@ cdef class SystemClock:
         self.offset_ns = self._wall_ns() - self._monotonic_ns()
 
     cpdef int64_t now_ns(self):
-        """Return the time for deadlines."""
+        """Return the monotonic time in nanoseconds, which is used for deadlines."""
         return self._monotonic_ns() + self.offset_ns
 
     def skew_ns(self) -> int:
-        """Return the skew: wall time minus `now_ns`, in ns."""
+        """Return the skew: wall time minus `now_ns`, in ns.
+
+        If the measurement was interrupted, return the previous skew.
+        """
         cdef int64_t before_ns = self._monotonic_ns()
         cdef int64_t wall_ns = self._wall_ns()
         if self._monotonic_ns() - before_ns <= TOGETHER_NS:
@@ -60,7 +63,7 @@ cdef class SystemClock:
 
 
 class OsRng(Rng):
-    """Random bytes of the operating system."""
+    """The random number generator of the operating system."""
 
     def randbytes(self, count):
         """Return `count` random bytes."""

@@ -24,7 +24,7 @@ START_COUNT = 200_000  # new objects; starting a server without streams creates 
 
 
 def collect_seldom() -> None:
-    """Configure the collector for the start of this process. Only the command uses this module."""
+    """Make the garbage collector run rarely, for the start of this process."""
     gc.set_threshold(START_COUNT)
 
 
@@ -37,7 +37,7 @@ def keep_survivors() -> None:
 
 
 def collect() -> None:
-    """Run a full collection now. This also empties Python's free lists, whose objects can occupy many pages."""
+    """Run a full collection now, which also empties Python's free lists."""
     gc.collect()
 
 

@@ -16,14 +16,14 @@ OTHERS = 32  # descriptors for log, loop, locks and threads
 
 
 def raise_limit() -> None:
-    """Raise the soft limit of descriptors to the hard limit."""
+    """Raise the soft limit of file descriptors to the hard limit, if the system permits it."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(OSError, ValueError):  # some systems have a lower limit, which getrlimit does not report
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def open_files_max() -> int:
-    """Return the limit of open files of streams and consumers."""
+    """Return the maximum number of files of streams and consumers that may be open."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if limit == resource.RLIM_INFINITY:
         return FILES_MAX

@@ -18,13 +18,17 @@ PORTS_NAME = "nats-server"  # test suites look for this name
 
 
 def write_pid_file(path: str) -> None:
-    """Write the process id, without a line end."""
+    """Write the process id to the file at `path`, without a line end.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
     with open(path, "w") as file:
         file.write(str(os.getpid()))
 
 
 def write_first_pid_file(path: str) -> None:
-    """Write the process id when the server starts; do nothing if `path` is "".
+    """Write the pid file when the server starts; do nothing if `path` is "".
 
     Raises:
         StartFailed: the file cannot be written.
@@ -37,12 +41,12 @@ def write_first_pid_file(path: str) -> None:
 
 
 def ports_path(directory: str) -> str:
-    """Return the path of the ports file of this process."""
+    """Return the path of this process's ports file in `directory`."""
     return os.path.join(directory, f"{PORTS_NAME}_{os.getpid()}.ports")
 
 
 def write_ports_file(directory: str, urls: dict[str, list[str]], log: Log) -> None:
-    """Write `urls` (service -> URLs) atomically, so that no reader sees a partial file.
+    """Write `urls` (service -> URLs) to the ports file atomically, so that no reader sees a partial file.
 
     Log an error if that fails.
     """
@@ -56,7 +60,11 @@ def write_ports_file(directory: str, urls: dict[str, list[str]], log: Log) -> No
 
 
 def remove_ports_file(directory: str) -> None:
-    """Remove the ports file, if it exists."""
+    """Remove this process's ports file from `directory`, if it exists.
+
+    Raises:
+        OSError: the file exists but cannot be removed.
+    """
     try:
         os.unlink(ports_path(directory))
     except FileNotFoundError:
@@ -64,10 +72,10 @@ def remove_ports_file(directory: str) -> None:
 
 
 def make_directory(path: str) -> None:
-    """Create a directory and its parents, and check that it is writable.
+    """Create a directory and its parents if they are missing, and check that it is writable.
 
     Raises:
-        OSError: names the path that failed.
+        OSError: the directory cannot be created or written; `filename` is the path.
     """
     os.makedirs(path, mode=0o750, exist_ok=True)
     if not os.access(path, os.W_OK | os.X_OK):

@@ -11,7 +11,7 @@ import asyncio
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
-    """Return the fastest installed loop, which the caller must close."""
+    """Return a new event loop: uvloop's if uvloop is installed, otherwise asyncio's."""
     try:
         import uvloop
     except ImportError:  # a platform without uvloop, see pyproject.toml

@@ -1,4 +1,4 @@
-"""Returns free memory to the operating system after a burst.
+"""The return of free memory to the operating system after a burst.
 
 The allocator keeps freed memory: hundreds of megabytes after a burst of clients. A trim returns it, but holds the
 allocator's lock while it visits all free memory, some ms for each 100 MB. So trims run in a thread, when the server
@@ -29,7 +29,7 @@ GAIN_SIZE = 1 << 20  # bytes; a trim that returns less counts as useless
 
 
 class MemoryReturn:
-    """Trims the allocator of this process; the driver calls `after_turn` after the first turn of a busy period."""
+    """A periodic task that returns unused memory of this process to the operating system."""
 
     def __init__(
         self,
@@ -56,7 +56,10 @@ class MemoryReturn:
         after_next_turn(self.after_turn)
 
     def after_turn(self) -> None:
-        """Schedule a check for memory that can be returned."""
+        """Schedule a check for memory that can be returned.
+
+        The driver calls this after the first turn of a busy period.
+        """
         self._loop.call_later(LOOK_S, self._look)
 
     def _look(self) -> None:

@@ -1,4 +1,4 @@
-"""Finds the processes that have files in a directory open, if this process has permission to see that."""
+"""A search for the processes that have files in a directory open, as far as this user may see them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import os
 
 
 def holders(directory: str) -> list[int]:
-    """Return the pids of other processes with open files below `directory`; Linux only, [] elsewhere."""
+    """Return the pids of other processes that have files below `directory` open, in ascending order.
+
+    Processes that this user may not inspect are left out. On a system without /proc, the list is empty.
+    """
     below = os.path.realpath(directory) + "/"
     pids = [int(name) for name in _names("/proc") if name.isdigit() and int(name) != os.getpid()]
     return [pid for pid in sorted(pids) if any(path.startswith(below) for path in _open_files(pid))]

@@ -28,7 +28,10 @@ class SystemProcess(ProcessStats):
         return memory_size()
 
     def cpu_percent(self, now_ns: int) -> float:
-        """Return the processor time used since the previous measurement, in percent of one core."""
+        """Return the processor use of this process in percent of one core, as last measured.
+
+        It is measured again if `CPU_WINDOW_NS` have passed since the last measurement.
+        """
         passed_ns = now_ns - self._measured_at_ns
         if passed_ns >= CPU_WINDOW_NS:
             cpu_s = cpu_seconds()
@@ -38,13 +41,13 @@ class SystemProcess(ProcessStats):
 
 
 def cpu_seconds() -> float:
-    """Return the processor time that this process has used."""
+    """Return the processor time that this process has used, in seconds."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return usage.ru_utime + usage.ru_stime
 
 
 def memory_size() -> int:
-    """Return the resident memory of this process in bytes."""
+    """Return the resident memory of this process in bytes, or its peak if there is no /proc."""
     try:
         with open("/proc/self/statm") as file:
             return int(file.read().split()[1]) * PAGE_SIZE

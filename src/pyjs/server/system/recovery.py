@@ -19,7 +19,7 @@ BAR_NS = NS_PER_S // 10  # between two states of the bar
 
 
 class RecoveryProgress:
-    """Reports how many of the stored streams a node has recovered."""
+    """A display of how many of the stored streams a node has recovered."""
 
     def __init__(self, node: Node, log: Log) -> None:
         self._node = node
@@ -42,7 +42,7 @@ class RecoveryProgress:
             self._log.info(f"  Recovered {done:,} of {self._whole:,} streams")
 
     def end(self) -> None:
-        """Remove the bar."""
+        """Remove the display from the terminal."""
         self._log.status("")
 
     def _recovered(self) -> int:

@@ -15,7 +15,10 @@ CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limi
 
 
 def memory_for_streams() -> int:
-    """Return three quarters of the memory that this process may use, in bytes."""
+    """Return three quarters of the memory that this process may use, in bytes.
+
+    If the size of the machine's memory is unknown, return `MEMORY_FALLBACK`.
+    """
     try:
         size = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (ValueError, OSError):
@@ -37,7 +40,10 @@ def _cgroup_limits() -> list[int]:
 
 
 def storage_for_streams(directory: str) -> int:
-    """Return three quarters of the free disk space at `directory`, or at its nearest existing parent, in bytes."""
+    """Return three quarters of the free disk space at `directory`, or at its nearest existing parent, in bytes.
+
+    If the free space is unknown, return `STORAGE_FALLBACK`.
+    """
     while not os.path.isdir(directory):
         parent = os.path.dirname(directory)
         if parent == directory:
@@ -53,8 +59,8 @@ def storage_for_streams(directory: str) -> int:
 def effective_options(options: Options, running: Options | None = None) -> Options:
     """Return `options` with JetStream's default directory and limits filled in for this machine.
 
-    `options` itself is not changed, since a reload compares it with the file. Defaults that `running` (the options in
-    effect) already has are used again, even if less memory or space is free now.
+    `options` itself is not changed; it is returned if JetStream is off. If JetStream is on in `running` (the options
+    in effect), the default limits are those of `running`, even if less memory or space is free now.
     """
     if not options.jetstream.enabled:
         return options

@@ -13,10 +13,14 @@ from pyjs.base.disk import OsDisk
 
 
 class ScratchStore:
-    """A new directory in the system's temporary directory."""
+    """A temporary store directory, which is removed at the latest when the process ends."""
 
     def __init__(self) -> None:
-        """Create the directory. Raises OSError if the temporary directory cannot be written."""
+        """Create the directory.
+
+        Raises:
+            OSError: the temporary directory of the system cannot be written.
+        """
         import tempfile  # imported lazily, in 2 ms: the command has no scratch store
 
         self.path = tempfile.mkdtemp(prefix="pyjs-")
@@ -24,7 +28,7 @@ class ScratchStore:
         _there.add(self)
 
     def remove(self) -> None:
-        """Remove the directory with all its contents; ignores errors."""
+        """Remove the directory with all its contents, ignoring errors; do nothing in a forked child."""
         import shutil  # imported lazily, in 2 ms: the command has no scratch store
 
         if self._pid == os.getpid():
@@ -44,7 +48,7 @@ def _remove_all() -> None:
 
 
 class UnsyncedDisk(OsDisk):
-    """A disk that writes files of this machine, but never syncs them."""
+    """A disk with files of this machine that are never synced."""
 
     def sync_file(self, fd: int) -> None:
         """Do nothing: a scratch store does not outlive the process."""

@@ -28,7 +28,10 @@ def install(
     actions: Mapping[signal.Signals, Callable[[], object]],
     say: Callable[[str], None],
 ) -> None:
-    """Install the signal handlers on `loop`, in the main thread; `say` writes a log line."""
+    """Install a handler for each signal of `actions`: it writes a log line with `say`, then calls the action.
+
+    This must be called in the main thread.
+    """
 
     def trapped(number: signal.Signals) -> None:
         say(f'Trapped "{NAMES[number]}" signal')

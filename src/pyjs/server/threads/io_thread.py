@@ -26,7 +26,7 @@ YIELDING = 10  # niceness of a computing thread
 
 
 class IoThread:
-    """Runs jobs outside the event loop, in at most `most` threads; starts another if no thread is idle."""
+    """A pool of up to `most` threads that run jobs outside the event loop; threads start on demand."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, name: str, yields: bool = False, most: int = 1
@@ -42,7 +42,7 @@ class IoThread:
         self.pending = 0  # number of submitted jobs whose `done` has not run yet
 
     def submit(self, job: Job, done: Done) -> None:
-        """Run `job` in a thread, then `done(result)` on the loop."""
+        """Run `job` in a thread, then call `done` on the loop with the job's error, or with None."""
         if not self._threads:
             self._jobs = SimpleQueue()
         if len(self._threads) < min(self._most, self.pending + 1):
@@ -58,14 +58,14 @@ class IoThread:
             thread.join()
 
     def leave(self) -> list[threading.Thread]:
-        """Let the threads end after the submitted jobs, without waiting; return them."""
+        """Make the threads end after the submitted jobs, and return the threads without waiting for them."""
         threads, self._threads = self._threads, []
         for _ in threads:
             self._jobs.put(None)
         return threads
 
     async def finish(self) -> None:
-        """Like `stop`, without blocking the loop."""
+        """Wait until every submitted job has run and its `done` was called, then end the threads."""
         if self.pending:
             self._emptied = asyncio.Event()
             await self._emptied.wait()
@@ -95,7 +95,7 @@ class IoThread:
 
 
 def result_of(job: Job) -> Exception | None:
-    """Run a job; return the error that it returned or raised, or None."""
+    """Run `job`, and return the error that it returned or raised, or None."""
     try:
         return job()
     except Exception as error:  # a failed job must not stop the jobs of other streams

@@ -41,7 +41,10 @@ class Reloads(Generic[Found]):
         self._stopped = False
 
     def ask(self) -> asyncio.Future[str]:
-        """Begin a reload; the result is the reason if the file cannot be applied, or ""."""
+        """Request a reload; it begins after the running one, if there is one.
+
+        The result of the future is "" if the configuration was applied, otherwise the reason why not.
+        """
         asked: asyncio.Future[str] = self._loop.create_future()
         if self._stopped:
             asked.set_result(STOPPING)
@@ -54,13 +57,13 @@ class Reloads(Generic[Found]):
         return asked
 
     def stop(self) -> None:
-        """Apply nothing more."""
+        """Refuse further reloads; a configuration that is still being read is not applied."""
         self._stopped = True
         waiting, self._next = self._next, None
         _answer(waiting, STOPPING)
 
     async def close(self) -> None:
-        """Wait for the end of a reading, but not for long: its file may be on a disk that does not answer."""
+        """Wait up to `CLOSE_S` for the thread that reads a file; after that, let the thread end by itself."""
         try:
             async with asyncio.timeout(CLOSE_S):
                 await self._thread.finish()

@@ -1,4 +1,4 @@
-"""Decides when streams are synced, and runs their sync jobs in the I/O thread.
+"""The syncs of streams: when they run, and their jobs in the I/O thread.
 
 - By default, the streams written since the last sync are synced every `sync_interval`, or earlier if many files wait,
   since unsynced files occupy descriptors.
@@ -43,7 +43,7 @@ DRAIN_S = 1.0  # seconds: a drain waits for messages published within this time
 
 
 class Syncer:
-    """Syncs the streams of one node; the driver calls `after_turn`."""
+    """The scheduler of the syncs of one node's streams; the driver calls `after_turn`."""
 
     def __init__(
         self, driver: Driver, io_thread: IoThread, jetstream: JetStreamOptions, files: OpenFiles
@@ -109,7 +109,7 @@ class Syncer:
             self._begin_some()
 
     def _begin_some(self) -> None:
-        """Get the jobs of some streams; when all streams have returned theirs, submit the jobs."""
+        """Get the jobs of some streams; submit the jobs when all streams have returned theirs, or many jobs wait."""
         try:
             for _ in range(min(len(self._due), BEGUN_AT_ONCE)):
                 stream = self._due.popleft()
@@ -215,7 +215,7 @@ class Syncer:
         self._begin_late()
 
     def _begin_late(self) -> None:
-        """Submit the job of one stream whose PubAcks do not wait; the job's result starts the next one."""
+        """Submit the job of one stream whose PubAcks do not wait for a sync; when it ends, begin the next stream."""
         if self._has_late_job:
             return
         job = None
@@ -249,4 +249,4 @@ def _finish(works: list[Work], errors: list[Exception | None]) -> None:
 
 
 def _ignore(failure: Exception | None) -> None:
-    """Ignore the error, which the streams' own syncs report too."""
+    """Ignore `failure`, which the syncs of the streams report too."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Upkeep:
-    """Runs the upkeep of the stores of one node; the driver calls `after_turn` after each turn."""
+    """The upkeep of the stores of one node; the driver calls `after_turn` after each turn."""
 
     def __init__(self, driver: Driver, thread: IoThread) -> None:
         self._driver = driver

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Workers:
-    """Runs the jobs of one node; the driver calls `after_turn`."""
+    """The threads that run the jobs of one node; the driver calls `after_turn` after each turn."""
 
     def __init__(self, driver: Driver, threads: Mapping[JobQueue, IoThread]) -> None:
         self._driver = driver
@@ -65,13 +65,13 @@ class Workers:
         return self._threads[queue]
 
     async def finish(self) -> None:
-        """Run the queued jobs and end the threads, without blocking the loop."""
+        """Run the queued jobs, wait for their results, and end the threads, without blocking the loop."""
         self._submit_waiting()
         for thread in self._threads.values():
             await thread.finish()
 
     def stop(self) -> None:
-        """Like `finish`, but block; for a loop that is about to be closed."""
+        """Run the queued jobs and end the threads, blocking the loop; only for a loop that is about to be closed."""
         self._submit_waiting()
         for thread in self._threads.values():
             thread.stop()

@@ -31,11 +31,11 @@ APPLICATION_RECORD = 0x17  # the type of every encrypted record of TLS 1.3
 
 
 class TlsEnded(Exception):
-    """The client has ended the TLS stream with a close_notify."""
+    """Raised when the client has ended the TLS stream with a close_notify."""
 
 
 class TlsAbused(Exception):
-    """The client sent too many records without data, such as key updates; each costs more than a message does."""
+    """Raised when the client has sent too many records without data, such as key updates."""
 
 
 class TlsChannel:
@@ -60,19 +60,22 @@ class TlsChannel:
             self._incoming.write(records)
 
     def take_output(self) -> bytes:
-        """Return the records to send."""
+        """Return the records to send, and remove them from the channel."""
         output = self._outgoing.read()
         self._sealed = self._sealed or _has_sealed(output)
         return output
 
     @property
     def is_short(self) -> bool:
-        """Whether the rest of the handshake, without key exchange and signature, takes only 60 us."""
+        """Whether the rest of the handshake is short, that is, without key exchange and signature."""
         return self._sealed and not self._asks and self._is_1_3
 
     @property
     def has_tickets_only(self) -> bool:
-        """Whether the handshake is complete and its last output, only tickets, may be sent with later output."""
+        """Whether the handshake is complete, and its pending output has only session tickets.
+
+        These may be sent together with later output.
+        """
         return self.handshake_done and self._is_1_3
 
     @property
@@ -124,7 +127,10 @@ class TlsChannel:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def _read_into(self, pieces: list[bytes]) -> bool:
-        """Add the plain bytes of whole records; return False if the stream has ended or the next call raises."""
+        """Append the plain bytes of complete records to `pieces`.
+
+        Return False if the stream has ended, or if the next call will raise an error.
+        """
         try:
             while piece := self._object.read(READ_SIZE):
                 pieces.append(piece)
@@ -136,13 +142,13 @@ class TlsChannel:
         return False
 
     def end(self) -> bytes:
-        """Return the close_notify record."""
+        """Return the pending records, followed by a close_notify."""
         with suppress(ssl.SSLError):  # do not wait for the client's close_notify
             self._object.unwrap()
         return self._outgoing.read()
 
     def peer(self, *, first: bool) -> TlsPeer:
-        """Return the parameters of the handshake; `first` means that it preceded INFO."""
+        """Return the parameters of the handshake; `first` is whether the handshake preceded INFO."""
         name, version, _ = self._object.cipher() or ("", "", 0)
         return TlsPeer(version.removeprefix("TLSv"), IANA_NAMES.get(name, name), first, self._shown)
 
@@ -161,7 +167,7 @@ class TlsChannel:
 
 
 def _has_sealed(records: bytes) -> bool:
-    """Return whether a record is encrypted. No record is if the server requests another key exchange."""
+    """Return whether `records` contains an encrypted record of TLS 1.3."""
     at = 0
     while at + HEAD_SIZE <= len(records):
         if records[at] == APPLICATION_RECORD:

@@ -24,7 +24,7 @@ VERSIONS = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 
 
 class TlsFailed(Exception):
-    """Raised when a certificate or key is unusable; the exception's text names the file and says why."""
+    """Raised when a certificate or key is unusable; the exception's text names the file and the reason."""
 
 
 class TlsSettings(NamedTuple):
@@ -36,7 +36,7 @@ class TlsSettings(NamedTuple):
     pages: ssl.SSLContext | None
 
     def objection(self, peer: TlsPeer) -> str:
-        """Return the reason to refuse a client, or "" if it is accepted."""
+        """Return the reason to refuse a client with these handshake parameters, or "" if the client is accepted."""
         if not self.options.pinned_certs:
             return ""
         own = peer.shown.chain[0].spki_sha256 if peer.shown.chain else ""
@@ -44,7 +44,7 @@ class TlsSettings(NamedTuple):
 
 
 def read_tls_settings(options: Options) -> TlsSettings | None:
-    """Read the files of the `tls` block; return None if there is no block.
+    """Read the files of the `tls` block and return its settings, or None if it names no certificate.
 
     Raises:
         TlsFailed: a file is unreadable or invalid.
@@ -55,7 +55,9 @@ def read_tls_settings(options: Options) -> TlsSettings | None:
 
 
 def tls_settings(tls: TlsOptions, *, with_pages: bool = False) -> TlsSettings:
-    """Read the files of one block; `with_pages` means that the monitoring port uses them too.
+    """Read the files of one `tls` block and return its settings.
+
+    With `with_pages`, the settings include a context for the monitoring port.
 
     Raises:
         TlsFailed: a file is unreadable or invalid.
@@ -90,7 +92,9 @@ def _context(options: TlsOptions, *, verify: bool) -> ssl.SSLContext:
 
 
 def client_context(options: TlsOptions) -> ssl.SSLContext:
-    """Return the context for outgoing connections, with the certificates and authorities of `options`.
+    """Return the context for outgoing connections, with the certificates of `options`.
+
+    Without a `ca_file` in `options`, the authorities are those of the system.
 
     Raises:
         TlsFailed: a file is unreadable or invalid.
@@ -136,7 +140,7 @@ def _load_authorities(context: ssl.SSLContext, path: str) -> None:
 
 
 class _Encrypted(Exception):
-    """OpenSSL requested a pass phrase: the key is encrypted."""
+    """Raised when OpenSSL requests a pass phrase, because the key is encrypted."""
 
 
 def _no_password() -> str:
@@ -152,7 +156,7 @@ def _read(path: str) -> bytes:
 
 
 def certificate_ends(options: TlsOptions) -> str:
-    """Return the expiry time of the first certificate in Go's format, or "" if its file can no longer be read."""
+    """Return the expiry time of the first certificate as text, or "" if there is none or it cannot be read."""
     if not options.certificates:
         return ""
     from cryptography import x509  # imported lazily, since it takes 30 ms and only one line of /varz needs it

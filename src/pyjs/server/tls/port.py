@@ -43,7 +43,7 @@ class TlsPort:
         self._second: asyncio.TimerHandle | None = None
 
     def announce(self) -> None:
-        """Log that clients must use TLS."""
+        """Log that clients must use TLS, if TLS is configured."""
         if self.settings is None:
             return
         self._log.info("TLS required for client connections")
@@ -52,14 +52,17 @@ class TlsPort:
             self._log.warn(text)
 
     async def close(self) -> None:
-        """Stop the thread; all connections must be closed."""
+        """End the handshake thread after its jobs; all connections must be closed."""
         if self._second is not None:
             self._second.cancel()
         await self.thread.finish()
 
     # -- rate limit --------------------------------------------------------------------------------------------
     def admit(self, most: int) -> bool:
-        """Return whether this second allows another connection; `most` is the limit per second (0: none)."""
+        """Count a new connection, and return whether it is within the limit of `most` connections per second.
+
+        If `most` is 0, there is no limit.
+        """
         if not most:
             return True
         if self._second is None:

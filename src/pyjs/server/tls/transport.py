@@ -73,14 +73,14 @@ class EncryptedConnection(Protocol):
         """Close after a failed handshake; `expected` marks failures that any client can cause."""
 
     def throttled(self) -> None:
-        """Close the connection, because there were too many in this second."""
+        """Close the connection, because too many connections were opened in this second."""
 
     def note(self, text: str) -> None:
         """Log an event of the handshake."""
 
 
 class TlsTransport(asyncio.Protocol, asyncio.Transport):
-    """A protocol for the loop's transport, and a transport for the Connection."""
+    """The TLS layer of one connection: a protocol for the loop's transport, and a transport for the Connection."""
 
     def __init__(self, port: TlsPort, settings: TlsSettings, connection: EncryptedConnection) -> None:
         asyncio.Transport.__init__(self)
@@ -100,7 +100,10 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
 
     # -- called by the transport below -------------------------------------------------------------------------
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Let the Connection send INFO, and start the time limit of the handshake."""
+        """Start the Connection, apply the rate limit, and start the time limit of the handshake.
+
+        If clients without TLS are allowed, the time limit starts only when the handshake begins.
+        """
         self._below = cast("asyncio.Transport", transport)
         self._channel = TlsChannel(self._settings.context)
         options = self._settings.options
@@ -128,7 +131,7 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
             self._step()
 
     def eof_received(self) -> bool:
-        """Pass the end of the input to the Connection; during the handshake, close."""
+        """Pass the end of the input to the Connection; if a handshake is incomplete, close."""
         self._ended = True
         if self._phase is Phase.WAITING and self._settings.options.allow_plain:
             self._go_plain()
@@ -181,7 +184,7 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
             self._begin(data)
 
     def _go_plain(self) -> None:
-        """Connect the Connection directly to the loop's transport."""
+        """Send INFO, and connect the Connection directly to the loop's transport."""
         self._greet()
         self._phase = Phase.CLOSED
         self._cancel_timers()
@@ -190,7 +193,7 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
         self._below.set_protocol(cast("asyncio.Protocol", self._connection))
 
     def _greet(self) -> None:
-        """Send INFO now, since the client has not begun a handshake."""
+        """Send INFO unencrypted, unless the handshake has begun."""
         self._greets = self._greeted = True
         if self._phase is Phase.WAITING and self._held:
             held, self._held = self._held, []
@@ -211,7 +214,10 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
         self._port.thread.submit(self._shake, self._stepped)
 
     def _shake(self) -> None:
-        """Continue the handshake. Runs in the thread, perhaps long after the client has left or timed out."""
+        """Continue the handshake, in the thread.
+
+        This may run long after the client has left or timed out.
+        """
         if self._phase is Phase.SHAKING:
             self._channel.continue_handshake()
 
@@ -238,7 +244,7 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
             self._below.resume_reading()
 
     def _open(self) -> None:
-        """Connect the Connection to the encrypted stream."""
+        """Open the encrypted stream for the Connection, unless the client's certificate is refused."""
         peer = self._channel.peer(first=not self._greets)
         problem = self._settings.objection(peer)
         if problem:
@@ -256,7 +262,7 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
             self._connection.eof_received()
 
     def _fail(self, cause: str) -> None:
-        """Close after a failed handshake; send only a TLS alert."""
+        """Report a failed handshake to the Connection, which then closes."""
         self._phase = Phase.CLOSED
         self._cancel_timers()
         self._connection.handshake_failed(cause, expected=cause in (NO_TLS, "timeout"))
@@ -275,7 +281,7 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
 
     # -- the open stream ---------------------------------------------------------------------------------------
     def _deliver(self) -> None:
-        """Pass the bytes of complete records to the Connection."""
+        """Pass the bytes of complete records to the Connection; abort after a TLS error."""
         try:
             while data := self._channel.unseal():
                 self._connection.data_received(data)
@@ -286,7 +292,10 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
             self._below.abort()
 
     def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
-        """Send `data` as records. Before the end of the handshake, queue it, or send it unencrypted if it is INFO."""
+        """Send `data` encrypted, or queue it until the end of the handshake.
+
+        Before the handshake, INFO is sent unencrypted, unless the options require that the handshake comes first.
+        """
         if self._phase is Phase.OPEN:
             self._below.write(self._channel.seal(bytes(data)))
         elif self._phase is Phase.WAITING and self._greets:
@@ -302,7 +311,7 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
         self.write(b"".join(pieces))
 
     def close(self) -> None:
-        """Close after all written bytes have been sent."""
+        """Close the connection after all written bytes have been sent."""
         if self._phase is Phase.OPEN:
             self._below.write(self._channel.end())
         self._phase = Phase.CLOSED
@@ -315,7 +324,7 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
         self._below.close()
 
     def abort(self) -> None:
-        """Close now."""
+        """Close the connection now; unsent output is dropped."""
         self._phase = Phase.CLOSED
         self._below.abort()
 
@@ -341,18 +350,18 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
         return self._below.get_write_buffer_size() + sum(map(len, self._held))
 
     def pause_reading(self) -> None:
-        """Pause input; only after the handshake."""
+        """Pause reading; do nothing unless the handshake is complete and the transport is open."""
         if self._phase is Phase.OPEN:
             self._below.pause_reading()
 
     def resume_reading(self) -> None:
-        """Resume input; only after the handshake."""
+        """Resume reading; do nothing unless the handshake is complete and the transport is open."""
         if self._phase is Phase.OPEN:
             self._below.resume_reading()
 
 
 def failure_text(error: Exception) -> str:
-    """Return the text of an OpenSSL error: "certificate verify failed: self-signed certificate"."""
+    """Return the text of an error, such as "certificate verify failed: self-signed certificate"."""
     if not isinstance(error, ssl.SSLError):
         return str(error) or type(error).__name__
     reason = (error.reason or "failed").lower().replace("_", " ")
@@ -361,7 +370,10 @@ def failure_text(error: Exception) -> str:
 
 
 def end_http(transport: asyncio.Transport, cause: str) -> str:
-    """Close an HTTP connection after a failed handshake; answer a plain request. Return the text to log."""
+    """Close an HTTP connection after a failed handshake, and return the text to log.
+
+    If the client did not use TLS, it gets a plain HTTP answer first.
+    """
     if cause != NO_TLS:
         transport.close()
         return cause

@@ -44,7 +44,7 @@ BY_REASON = {
 
 
 class BadClose(ValueError):
-    """An invalid close frame from the client. The text of the exception says what is wrong with the frame."""
+    """Raised for an invalid close frame from the client; the exception's text is the reason."""
 
 
 def close_frame(status: int, text: str) -> bytes:
@@ -56,15 +56,17 @@ def close_frame(status: int, text: str) -> bytes:
 
 
 def reason_frame(reason: str) -> bytes:
-    """Return the close frame for the reason of a closed session."""
+    """Return the close frame for a session that was closed for `reason`."""
     return close_frame(BY_REASON.get(reason, SERVER_ERROR), reason)
 
 
 def answer_to_close(payload: bytes) -> bytes:
-    """Return the frame that answers the client's close frame.
+    """Return the close frame that answers the client's close frame with this payload.
+
+    A text that is not UTF-8 is answered with status 1007.
 
     Raises:
-        BadClose: the frame is invalid.
+        BadClose: the frame has an invalid size or status.
     """
     if not payload:
         return bytes((CLOSE_HEAD, 0))

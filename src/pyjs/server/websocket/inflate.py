@@ -19,7 +19,7 @@ class InflateFailed(ValueError):
 
 
 class Inflater:
-    """Inflates compressed messages, one at a time."""
+    """A decompressor of WebSocket messages, one message at a time and in pieces."""
 
     def __init__(self) -> None:
         self._stream: zlib._Decompress | None = None
@@ -30,7 +30,7 @@ class Inflater:
 
     @property
     def busy(self) -> bool:
-        """Whether a message is incomplete."""
+        """Whether a message is not completely inflated yet."""
         return self._stream is not None
 
     def begin(self, packed: bytes, size_max: int) -> None:
@@ -78,5 +78,5 @@ class Inflater:
 
 
 def packed_max(max_payload: int) -> int:
-    """Return the maximum size of a compressed message in bytes."""
+    """Return the maximum size of a compressed message, in bytes, for a limit of `max_payload` bytes."""
     return min(max_payload * PACKED_FACTOR, PACKED_MAX)

@@ -55,26 +55,26 @@ class Terms:
 
 
 def deflated(part: bytes, bits: int) -> bytes:
-    """Return `part` compressed, up to the SYNC after its last byte."""
+    """Return `part` compressed with a window of 2 ** `bits` bytes; the result ends with SYNC."""
     compressor = packer.compressobj(LEVEL, zlib.DEFLATED, -bits)
     packed: bytes = compressor.compress(part) + compressor.flush(zlib.Z_SYNC_FLUSH)
     return packed
 
 
 def stored(part: bytes) -> bytes:
-    """Return a few bytes as an uncompressed block, followed by SYNC."""
+    """Return a short `part` as an uncompressed deflate block; the result ends with SYNC."""
     return struct.pack("<BHH", 0, len(part), len(part) ^ 0xFFFF) + part + b"\x00" + SYNC
 
 
 class Packer:
-    """Makes the frames for all connections of one port; a body sent to many connections is compressed once."""
+    """The frame encoder of all connections of one port; a body sent to many connections is compressed once."""
 
     def __init__(self, call_later: Callable[[float, Callable[[], None]], object]) -> None:
         self._call_later = call_later
         self._kept: deque[tuple[int, bytes, bytes]] = deque(maxlen=KEPT)  # bits, part, compressed part
 
     def frames_of(self, pieces: list[bytes], terms: Terms) -> list[bytes]:
-        """Return the heads and payloads of the frames for `pieces`."""
+        """Return the heads and payloads of the frames for `pieces`, in order."""
         return frames_of(pieces, terms, self._deflated)
 
     def _deflated(self, part: bytes, bits: int) -> bytes:
@@ -94,7 +94,7 @@ class Packer:
 
 
 def frame_head(first: int, size: int) -> bytes:
-    """Return the head of an unmasked frame with the first byte `first`."""
+    """Return the head of an unmasked frame with first byte `first` and a payload of `size` bytes."""
     if size <= 125:
         return bytes((first, size))
     if size < 1 << 16:

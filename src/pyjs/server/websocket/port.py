@@ -75,7 +75,7 @@ class WebSocketPort:
 
     @property
     def max_payload(self) -> int:
-        """The maximum size of a message in bytes."""
+        """The maximum payload size of a message, in bytes."""
         return self.driver.node.settings.max_payload
 
     @property
@@ -93,7 +93,7 @@ class WebSocketPort:
             self.log.warn("Websocket not configured with TLS. DO NOT USE IN PRODUCTION!")
 
     def read_reloaded(self, options: Options) -> TlsSettings | None:
-        """Return the TLS settings of reloaded options, for `reloaded`, or None if they have no TLS.
+        """Return the TLS settings of reloaded options, or None if they have no TLS; `reloaded` takes the result.
 
         Raises:
             TlsFailed: a certificate is unusable.
@@ -101,18 +101,18 @@ class WebSocketPort:
         return self._read_tls(options)
 
     def reloaded(self, options: Options, tls: TlsSettings | None) -> None:
-        """Apply a reload, which only changes certificates."""
+        """Apply reloaded options, of which only the certificates may differ."""
         self.options = options.websocket
         self._tls.settings = tls
 
     def stop(self) -> None:
-        """Close the connections that are not upgraded yet."""
+        """Abort the connections that are not upgraded yet."""
         self._complete.clear()
         for transport in self._pending:
             transport.abort()
 
     async def close(self) -> None:
-        """Stop the handshake thread; all connections must be closed."""
+        """Wait until no connection is left that is not upgraded, then stop the handshake thread."""
         await self._pending.wait_empty()
         await self._tls.close()
 
@@ -139,18 +139,18 @@ class WebSocketPort:
         self.listener.accepted(transport.transport)
 
     def enqueue(self, transport: WebSocketTransport) -> None:
-        """Queue a complete request."""
+        """Queue a connection whose request is complete."""
         self._complete.append(transport)
         if not self._answering:
             self._answering = True
             self.loop.call_soon(self._answer)
 
     def upgraded(self, transport: WebSocketTransport) -> None:
-        """Note that a connection was upgraded, so it now belongs to a client."""
+        """Remove a connection that was upgraded, and now belongs to a client."""
         self._pending.discard(transport)
 
     def closed(self, transport: WebSocketTransport) -> None:
-        """Remove a connection."""
+        """Remove a closed connection."""
         self._pending.discard(transport)
 
     def new_connection(self) -> Connection:

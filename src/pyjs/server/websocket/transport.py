@@ -44,7 +44,7 @@ TOO_LARGE_TEXT = "maximum payload exceeded"
 
 
 class Phase(enum.Enum):
-    """The state of the connection."""
+    """The state of a WebSocket connection."""
 
     REQUEST = enum.auto()
     OPEN = enum.auto()
@@ -53,7 +53,10 @@ class Phase(enum.Enum):
 
 
 class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
-    """One WebSocket connection."""
+    """The WebSocket layer of one connection.
+
+    It is a protocol for the transport below, and a transport for the Connection above.
+    """
 
     def __init__(self, port: WebSocketPort) -> None:
         asyncio.Transport.__init__(self)
@@ -73,14 +76,14 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
         self._running = False  # `_run` will be called
         self._paused = False  # the transport below is paused
         self._full = False  # the client does not read
-        self._pong = b""  # payload of a Pong to send when the client reads again
+        self._pong = b""  # a Pong frame to send when the client reads again
         self._closing = b""  # the close frame, unless it depends on the session
         self._timer: Timer | None = None
         self._peer: Peer | None = None
 
     # -- called by the transport below -------------------------------------------------------------------------
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Wait for a request."""
+        """Start to wait for a request, with a time limit."""
         self.transport = cast("asyncio.Transport", transport)
         self._timer = self._port.driver.after(self._port.handshake_s, self._timed_out)
         self._port.opened(self)
@@ -95,7 +98,7 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
             self._take_head(data)
 
     def eof_received(self) -> bool:
-        """Pass the end of the input to the Connection, after waiting frames; before the upgrade, close."""
+        """Pass the end of the input to the Connection after the queued frames; before the upgrade, close."""
         if self._connection is None:
             return False
         self.data_received(b"")
@@ -108,7 +111,7 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
             self._connection.pause_writing()
 
     def resume_writing(self) -> None:
-        """Resume the Connection."""
+        """Send a waiting Pong, and resume the Connection."""
         self._full = False
         if self._pong:
             self.transport.write(self._pong)
@@ -134,20 +137,20 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
         self._tls = peer._replace(first=False)  # the field does not apply here
 
     def handshake_failed(self, cause: str, *, expected: bool) -> None:
-        """Log the cause, and close; a client without TLS gets the cause in a plain HTTP answer."""
+        """Log the failed handshake and close the connection; a plain HTTP request is answered first."""
         cause = end_http(self.transport, cause)
         self._port.log.error(f"websocket: TLS handshake error from {self._address}: {cause}")
 
     def throttled(self) -> None:
-        """Close now: too many connections were opened in this second."""
+        """Close the connection now, because too many connections were opened in this second."""
         self.transport.abort()
 
     def note(self, text: str) -> None:
-        """Log nothing: there is no client yet."""
+        """Ignore `text`, since there is no client yet."""
 
     # -- the request -------------------------------------------------------------------------------------------
     def _take_head(self, data: bytes) -> None:
-        """Add a part of the request."""
+        """Append a part of the request: queue a complete request, and refuse one that is too large."""
         start = max(0, len(self._head) - len(HEAD_END))
         self._head += data
         self._port.held_size += len(data)
@@ -193,7 +196,7 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
             self._open(accepted)
 
     def _open(self, accepted: Upgrade) -> None:
-        """Create the Connection, and connect it to the frames."""
+        """Create the Connection for the upgraded client, and start to read frames."""
         self._cancel_timer()
         self._phase = Phase.OPEN
         self._terms = accepted.terms
@@ -222,7 +225,7 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
         self._end()
 
     def _refuse_text(self, reason: str) -> None:
-        """Answer an unreadable request as Go's HTTP server does, and close."""
+        """Answer with the status line `reason`, in the form of Go's HTTP server, and close."""
         self.transport.write(
             f"HTTP/1.1 {reason}\r\nContent-Type: text/plain; charset=utf-8\r\n"
             f"Connection: close\r\n\r\n{reason}".encode()
@@ -280,7 +283,7 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
                 self._run_later()
 
     def _take_read(self, data: bytes) -> None:
-        """Pass a read to the frames; at the end of the input, inform the Connection."""
+        """Pass `data` to the frame reader; b"" is the end of the input, which is passed to the Connection."""
         assert self._connection is not None
         if not data:
             self._connection.eof_received()
@@ -334,7 +337,7 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
             self._connection.data_received(piece)
 
     def _close_received(self, payload: bytes) -> None:
-        """Answer the client's close frame, after all output caused by its earlier input."""
+        """Prepare the answer to the client's close frame; it is sent after the output for earlier input."""
         assert self._connection is not None
         try:
             self._closing = answer_to_close(payload)
@@ -353,23 +356,23 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
 
     # -- the transport of the Connection -----------------------------------------------------------------------
     def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
-        """Send `data`, as one message unless `frame_max` splits it."""
+        """Send `data` in one or more messages."""
         self.writelines([bytes(data)])
 
     def writelines(self, pieces: Any) -> None:
-        """Send `pieces`, as one message unless `frame_max` splits it."""
+        """Send `pieces` in one or more messages."""
         if self._phase in (Phase.OPEN, Phase.ENDING) and any(pieces):
             self.transport.writelines(self._port.packer.frames_of(pieces, self._terms))
 
     def close(self) -> None:
-        """Send a close frame, and close after all output has been sent."""
+        """Send a close frame, unless the upgrade is incomplete, and close after all output has been sent."""
         if self._phase in (Phase.OPEN, Phase.ENDING) and self._connection is not None:
             self._phase = Phase.CLOSED
             self.transport.write(self._closing or reason_frame(shown_reason(self._connection.closed_reason)))
         self.transport.close()
 
     def abort(self) -> None:
-        """Close now."""
+        """Close the connection now, without a close frame."""
         self._phase = Phase.CLOSED
         self.transport.abort()
 
@@ -384,13 +387,13 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
             self._read_below(on=False)
 
     def resume_reading(self) -> None:
-        """Process the buffered input in the next iteration of the loop."""
+        """Resume reading; queued input is handled in the next iteration of the loop."""
         self._reading = True
         if self._phase is Phase.OPEN:
             self._run_later()
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """Return the client's address for "peer", otherwise the information of the transport below."""
+        """Return the client's Peer for "peer", otherwise the information of the transport below."""
         return self._peer if name == "peer" else self.transport.get_extra_info(name, default)
 
     def is_closing(self) -> bool:

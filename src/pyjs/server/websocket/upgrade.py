@@ -58,7 +58,9 @@ class Upgrade:
 
 
 def upgrade(head: bytes, options: WebSocketOptions, *, encrypted: bool) -> Upgrade:
-    """Return the upgrade for a complete request.
+    """Check a complete request, and return the accepted upgrade.
+
+    `encrypted` is whether the connection uses TLS.
 
     Raises:
         UpgradeRefused: the upgrade is not acceptable.
@@ -127,7 +129,7 @@ def _check(method: bytes, path: bytes, headers: Headers) -> None:
 
 
 def _check_origin(headers: Headers, options: WebSocketOptions, *, encrypted: bool) -> None:
-    """Raise UpgradeRefused for a web page from another origin; other clients may send no origin or any value."""
+    """Raise UpgradeRefused if the request has an Origin header that `options` do not allow."""
     if not options.same_origin and not options.allowed_origins:
         return
     given = _first(headers, "Origin") or _first(headers, "Sec-WebSocket-Origin")

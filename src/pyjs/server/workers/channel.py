@@ -31,7 +31,7 @@ class Channel(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)  # uvloop has its own classes
 
     def data_received(self, data: bytes) -> None:
-        """Read every complete message."""
+        """Call `taken` with each complete message."""
         self._data += data
         while len(self._data) >= HEAD.size:
             fields_size, body_size = HEAD.unpack_from(self._data)
@@ -44,7 +44,7 @@ class Channel(asyncio.Protocol):
             self._taken(fields, body)
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Report that the other end is closed."""
+        """Call `ended`, because the channel is closed."""
         self._transport = None
         self._ended()
 
@@ -57,6 +57,6 @@ class Channel(asyncio.Protocol):
         return True
 
     def close(self) -> None:
-        """Send all written bytes, then close."""
+        """Close the channel after all written bytes have been sent."""
         if self._transport is not None:
             self._transport.close()

@@ -37,7 +37,7 @@ IGNORED = (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)  # the 
 
 
 class Overseer:
-    """The worker's connection to its server."""
+    """A worker's connection to the server process that started it."""
 
     def __init__(self) -> None:
         self._server: Server
@@ -77,7 +77,7 @@ class Overseer:
         return 0
 
     def stop(self) -> None:
-        """Stop, even in the middle of a start."""
+        """Stop the worker, even in the middle of its start."""
         if not self._first.done():
             self._first.cancel()
         elif self._starting is not None:
@@ -130,10 +130,11 @@ class Overseer:
 
 
 def options_of(message: Message) -> Options:
-    """Return the options of the worker described by the first message.
+    """Return the options of the worker that the first message describes.
 
     Raises:
         ConfigError: the configuration is no longer valid.
+        OSError: the configuration file can no longer be read.
     """
     options = load_options(message["config"], read_file, os.environ, message["flags"])
     return place_worker(options, Worker(**message["worker"]))

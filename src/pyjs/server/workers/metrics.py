@@ -28,7 +28,10 @@ WORKER = (
 
 
 def server_page(name: str, prefix: str, pages: Mapping[str, Mapping[str, Any]], health: int) -> Page:
-    """Return the samples made from combined pages, by path; `health` is the status of /healthz."""
+    """Return a page of the samples made from combined pages.
+
+    `pages` has the combined JSON pages by name, and `health` is the HTTP status of /healthz.
+    """
     page, core, of_server = Page(), prefix or "gnatsd", labels(server_id=name)
     for path in ("varz", "subsz", "routez"):
         flatten(page, f"{core}_{path}", of_server, pages[path])
@@ -40,7 +43,10 @@ def server_page(name: str, prefix: str, pages: Mapping[str, Mapping[str, Any]], 
 
 
 def combined(page: Page, prefix: str, texts: Sequence[tuple[int, bytes]]) -> Steps:
-    """Return, in steps, the text of `page` and of the workers' pages; `texts` has each worker's number and page."""
+    """Combine `page` with the workers' /metrics texts in steps, and return the text in pieces.
+
+    `texts` has the number and the text of each worker.
+    """
     left_out = tuple(f"{prefix or 'gnatsd'}_{name}".encode() for name in OF_PAGES)
     merger = _Merger(left_out, frozenset(map(str.encode, summed(prefix))))
     for number, text in texts:
@@ -50,7 +56,7 @@ def combined(page: Page, prefix: str, texts: Sequence[tuple[int, bytes]]) -> Ste
 
 
 class _Merger:
-    """Merges the metric families in the /metrics texts of several workers."""
+    """A merger of the metric families in the /metrics texts of several workers."""
 
     def __init__(self, left_out: tuple[bytes, ...], added: frozenset[bytes]) -> None:
         self._left_out = left_out  # beginnings of names
@@ -61,7 +67,7 @@ class _Merger:
         ] = {}  # name -> head, value by sample
 
     def read(self, number: int, text: bytes) -> Generator[None, None, None]:
-        """Read the text of a worker, in steps."""
+        """Add the text of the worker with this number, in steps."""
         head: list[bytes] = []
         lines = text.split(b"\n")  # not splitlines(): a label may contain a carriage return
         for at, line in enumerate(lines):
@@ -87,7 +93,7 @@ class _Merger:
             rows[sample] = b"%d" % (int(rows[sample]) + int(value))
 
     def pieces(self) -> list[bytes]:
-        """Return the text of each family."""
+        """Return the text of each family, except those that are left out."""
         return [
             b"\n".join([*head, *[b"%b %b" % row for row in rows.items()], b""])
             for name, (head, rows) in self._families.items()

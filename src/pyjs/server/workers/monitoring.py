@@ -20,7 +20,7 @@ class WorkersMonitoring:
     """The open monitoring port of a server with workers."""
 
     def __init__(self, supervisor: Supervisor, tls: TlsPort) -> None:
-        """Listen on the port of the options.
+        """Listen on the monitoring port in the options of `supervisor`.
 
         Raises:
             StartFailed: the server cannot listen on the port.
@@ -34,7 +34,7 @@ class WorkersMonitoring:
         await self.pages.start()
 
     async def close(self) -> None:
-        """Stop answering after the last answers were sent."""
+        """Close the port and its connections, and abort the connections that are still open after `CLOSING_S`."""
         self.pages.listener.close()
         connections = self.pages.stop()
         try:

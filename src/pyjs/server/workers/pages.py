@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Pages:
-    """Composes requested pages; each iteration of the event loop runs one step of one page."""
+    """The monitoring pages of one worker; each iteration of the event loop runs one step of one page."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Pages:
         self._monitored.config_loaded_at_ns = self._monitored.node.clock.now_ns()
 
     def answer(self, target: str, done: Callable[[Response], None]) -> None:
-        """Compose the page `target`, then call `done` with it."""
+        """Compose the page `target`, then call `done` with the response."""
         self._step(self._router.answer(target), done)
 
     def _step(self, steps: Generator[Any, None, Response], done: Callable[[Response], None]) -> None:

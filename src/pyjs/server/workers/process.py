@@ -53,7 +53,7 @@ class Page:
 
 
 class WorkerProcess:
-    """One worker: one process, replaced by another after a crash."""
+    """A worker of the server: a process, which is replaced by a new process after a crash."""
 
     def __init__(self, options: Options, worker: Worker, log: Logger, changed: Callable[[], None]) -> None:
         """Create a worker without a process; `changed` is called after each change of `state`."""
@@ -111,7 +111,7 @@ class WorkerProcess:
             self._channel.send({"do": "stop"})
 
     def start_lame_duck(self) -> None:
-        """Request that the process enters lame duck mode; it is not restarted."""
+        """Request that the process enters lame duck mode, or stops if it is not ready; it is not restarted."""
         self._may_end = True
         if self.state is State.READY:
             self._channel.send({"do": "lame_duck"})
@@ -165,7 +165,7 @@ class WorkerProcess:
         return _told(code)
 
     async def _relay(self, lines: asyncio.StreamReader) -> None:
-        """Write the lines of the process to the log, until it ends."""
+        """Write the lines in the output of the process to the log, until the output ends."""
         rest = b""
         while chunk := await lines.read(CHUNK):
             *whole, rest = (rest + chunk).split(b"\n")
@@ -201,7 +201,7 @@ class WorkerProcess:
                 waiting.set_result((message, body))
 
     def _ask(self, request: Message) -> asyncio.Future[tuple[Message, bytes] | None]:
-        """Send a request; the result is None if the process ends before it answers."""
+        """Send a request; the result is None if the process is not ready, or ends before it answers."""
         answer: asyncio.Future[tuple[Message, bytes] | None] = asyncio.get_running_loop().create_future()
         self._numbers += 1
         self._waiting[self._numbers] = answer
@@ -211,7 +211,10 @@ class WorkerProcess:
         return answer
 
     def ask_page(self, target: str) -> asyncio.Future[Page | None]:
-        """Request a page; the result is None if the process ends, or takes longer than PAGE_S seconds."""
+        """Request a page.
+
+        The result is None if the process is not ready, ends, or takes longer than `PAGE_S` seconds.
+        """
         asked = self._ask({"do": "page", "target": target})
         page: asyncio.Future[Page | None] = asyncio.get_running_loop().create_future()
 
@@ -226,7 +229,7 @@ class WorkerProcess:
         return page
 
     async def reload(self) -> str:
-        """Ask the process to read the configuration again; return its error, or ""."""
+        """Request that the process reads the configuration again; return the error text, or "" on success."""
         found = await self._ask({"do": "reload"})
         return "it has ended meanwhile" if found is None else str(found[0]["error"])
 
@@ -256,7 +259,7 @@ def _page_of(message: Message, body: bytes) -> Page:
 
 
 def _told(code: int) -> str:
-    """Return the exit code or signal of a process as text."""
+    """Return a description of the end of a process; `code` is its exit code, or minus the number of a signal."""
     if code >= 0:
         return f"has ended with code {code}"
     try:

@@ -48,7 +48,7 @@ NOT_ALL = "not all workers are ready"
 
 
 class WorkersRouter:
-    """Answers requests about all workers of one server."""
+    """The monitoring pages of a server with workers."""
 
     def __init__(self, supervisor: Supervisor, process: ProcessStats) -> None:
         self._supervisor = supervisor
@@ -58,7 +58,7 @@ class WorkersRouter:
         self._counts: dict[str, int] = {}
 
     def answer(self, target: str) -> Steps:
-        """Return the answer to a request for `target`, in steps that wait for the workers."""
+        """Compose the response to a request for `target`, in steps that wait for the workers."""
         path, query = split_target(target, self._base)
         if isinstance(path, Response):
             return path
@@ -102,9 +102,10 @@ class WorkersRouter:
         return _json(head | {"now": now, "num_routes": 0, "routes": []})
 
     def _healthz(self, path: str, query: str) -> Steps:
-        """Answer with the first problem that a worker reports.
+        """Answer with the first problem that a worker reports, or with the page of a healthy worker.
 
-        For a request about one account or stream, use only the workers that have the account or stream.
+        If streams are spread over the workers, a request about an account uses only the workers that have the
+        requested object.
         """
         supervisor = self._supervisor
         pages = yield from self._ask(f"{path}?{query}")
@@ -222,7 +223,7 @@ class WorkersRouter:
 
     # -- parts -----------------------------------------------------------------------------------------------------
     def _ask(self, target: str) -> Pages:
-        """Return the page of each worker; None for a worker that does not answer."""
+        """Request the page from each worker; return the pages, with None for each worker that does not answer."""
         asked = [worker.ask_page(target) for worker in self._supervisor.workers]
         yield from asked
         return [each.result() for each in asked]
@@ -267,9 +268,9 @@ class WorkersRouter:
 
 
 def _closeness(page: Page | None) -> int:
-    """Return how close a worker's health page comes to the requested object.
+    """Return how far a worker's search for the requested object came.
 
-    The page names the first object that is missing: 2 for the consumer, 1 for the stream, 0 for the account.
+    The worker's health page names the object that is missing: 2 for the consumer, 1 for the stream, otherwise 0.
     """
     body = b"" if page is None else page.body
     return 2 * (b"JetStream consumer " in body) + (b"JetStream stream " in body)

@@ -52,13 +52,13 @@ SORTS: dict[str, tuple[Callable[[Json], Any], bool]] = {
 
 
 def time_key(text: str) -> tuple[str, str]:
-    """Return a sort key for UTC times in RFC 3339, whose fractions may have different lengths."""
+    """Return a sort key for a UTC time in RFC 3339, whose fraction may have up to nine digits."""
     seconds, _, fraction = text.removesuffix("Z").partition(".")
     return seconds, fraction.ljust(9, "0")
 
 
 def varz(pages: Sequence[Json]) -> Json:
-    """Return /varz of all workers."""
+    """Return the combined /varz page of all workers."""
     answer = dict(pages[0])
     for name in ADDED:
         source = name.replace("_", "_client_", 1) if name in CLIENTS_ONLY else name
@@ -76,7 +76,7 @@ def varz(pages: Sequence[Json]) -> Json:
 
 
 def jsz(pages: Sequence[Json]) -> Json:
-    """Return /jsz of workers that share the streams."""
+    """Return the combined /jsz page of workers that share the streams."""
     answer = _usage(pages, JETSTREAM_ADDED)
     if set_aside := [path for page in pages for path in page.get("damaged", ())]:
         answer["damaged"] = set_aside
@@ -112,7 +112,7 @@ def _usage(parts: Sequence[Json], names: Sequence[str]) -> Json:
 
 
 def added(maps: Sequence[Mapping[str, int]]) -> dict[str, int]:
-    """Return, for each name, the sum of its numbers."""
+    """Return the sum of the values of each name in all maps."""
     sums: dict[str, int] = {}
     for each in maps:
         for name, value in each.items():
@@ -121,7 +121,10 @@ def added(maps: Sequence[Mapping[str, int]]) -> dict[str, int]:
 
 
 def connz(pages: Sequence[Json], sort: str, offset: int, limit: int) -> Json:
-    """Return one page of the connections of all workers; each of `pages` starts at offset 0 of its worker."""
+    """Return the combined /connz page: up to `limit` connections from `offset` on, sorted by `sort`.
+
+    Each page of `pages` must start at offset 0.
+    """
     found: list[Json] = [each for page in pages for each in page["connections"] or ()]
     key, descending = SORTS[sort]
     found.sort(key=lambda c: c["cid"])
@@ -137,7 +140,7 @@ def connz(pages: Sequence[Json], sort: str, offset: int, limit: int) -> Json:
 
 
 def subsz(pages: Sequence[Json], offset: int, limit: int) -> Json:
-    """Return one page of the subscriptions of all workers; those of the first worker come first."""
+    """Return the combined /subsz page: up to `limit` subscriptions from `offset` on, in the order of the workers."""
     answer = pages[0] | sublist_stats(pages)
     answer |= {"total": sum(page["total"] for page in pages), "offset": offset, "limit": limit}
     answer.pop("subscriptions_list", None)
@@ -174,7 +177,7 @@ def accountz(pages: Sequence[Json]) -> Json:
 
 
 def accstatz(pages: Sequence[Json]) -> Json:
-    """Return the counters of the accounts of all workers."""
+    """Return the combined /accstatz page: the counters of the accounts of all workers."""
     by_name: dict[str, list[Json]] = {}
     for page in pages:
         for each in page["account_statz"]:
@@ -183,7 +186,7 @@ def accstatz(pages: Sequence[Json]) -> Json:
 
 
 def whyz(pages: Sequence[Json], offset: int, limit: int) -> Json:
-    """Return one page of all workers' streams with a problem, and the clients that were disconnected last."""
+    """Return the combined /whyz page: up to `limit` streams with a problem, and the clients disconnected last."""
     streams = [each for page in pages for each in page["streams"]]
     streams.sort(key=lambda each: (each["account"], each["stream"]))
     clients = [each for page in pages for each in page["clients"]]

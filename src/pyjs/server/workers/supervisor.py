@@ -62,7 +62,7 @@ def run(options: Options) -> int:
 
 
 class Supervisor:
-    """Starts, watches and stops the workers of one server."""
+    """The process that starts, watches and stops the workers of one server."""
 
     def __init__(self, options: Options, log: Logger) -> None:
         self.options = options
@@ -228,7 +228,7 @@ class Supervisor:
 
     # -- signals ---------------------------------------------------------------------------------------------------
     def stop(self) -> None:
-        """Stop all workers."""
+        """Start to stop all workers."""
         if self._stopping:
             return
         self._stopping = True
@@ -332,7 +332,7 @@ class Supervisor:
 
 
 def private_directory() -> str:
-    """Create a directory for sockets, which only this user can enter; return its path."""
+    """Create a directory for sockets that only this user can enter, and return its path."""
     path = tempfile.mkdtemp(prefix="pyjs-workers-")
     if len(os.fsencode(path)) > PATH_MAX:
         os.rmdir(path)
