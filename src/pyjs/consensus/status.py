@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 
 class Condition(Enum):
-    """RUNNING -> STOPPED by `stop`; RUNNING -> FAILED if the log fails, or by a fault in the consensus."""
+    """The condition of the consensus of a node.
+
+    RUNNING becomes STOPPED by a call of `stop`, and FAILED if the log fails or an unexpected exception occurs.
+    """
 
     RUNNING = "running"
     STOPPED = "stopped"

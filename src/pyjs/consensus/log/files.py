@@ -67,7 +67,7 @@ class Header(NamedTuple):
 
 
 class Seal(NamedTuple):
-    """The end of a file; written once the next file is durable, or when the log is closed."""
+    """The seal of a log file. It is written when the next file is durable, or when the log is closed."""
 
     last: int  # number of the last record
     end: int  # offset after the last record
@@ -113,12 +113,12 @@ def file_id(incarnation: int, number: int) -> int:
 
 
 def log_name(number: int) -> str:
-    """Return the name of a file."""
+    """Return the name of the log file with this number."""
     return f"{number:08d}{LOG}"
 
 
 def number_in(name: str, suffix: str = LOG) -> int:
-    """Return the number in a name, or 0 if it is not the name of a log file."""
+    """Return the number in a file name, or 0 if the name is not eight digits followed by `suffix`."""
     digits = name.removesuffix(suffix)
     return int(digits) if digits != name and len(digits) == 8 and digits.isascii() and digits.isdigit() else 0
 
