@@ -135,7 +135,10 @@ cdef class Route:
     # -- reading -------------------------------------------------------------------------------------------
 
     def receive_data(self, bytes data) -> bool:
-        """Handle the bytes of one read; input beyond the share of a turn waits. Return False if the route has ended."""
+        """Handle the bytes of one read; input beyond the share of a turn waits.
+
+        Return False if the route has ended.
+        """
         if self.state == CLOSED:
             return False
         self.turn.now = self.last_activity_ns = self.host.clock.now_ns()
