@@ -772,7 +772,7 @@ def _reserve(js: JetStream, config: StreamConfig, sign: int) -> None:
 
 
 def _check_room(js: JetStream, config: StreamConfig, extra: int) -> None:
-    """Refuse a stream that exceeds the limits of the account or the server; `extra` is the number of bytes to reserve.
+    """Refuse a stream that exceeds a limit of the account or the server; `extra` is the number of bytes to reserve.
 
     Raises:
         ApiError: a limit is exceeded.
