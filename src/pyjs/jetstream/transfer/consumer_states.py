@@ -95,7 +95,11 @@ def read_config(data: bytes, name: str) -> ConsumerConfig:
 
 
 def _state(given: dict[str, Any]) -> Generator[None, None, ConsumerState]:
-    """Return the state in the JSON of an archive, in steps. Wrong types raise the usual Python errors."""
+    """Return the state in the JSON of an archive, in steps.
+
+    Raises:
+        ValueError, TypeError, KeyError, AttributeError: a value is missing or invalid.
+    """
     pending: list[tuple[int, int, int]] = []
     for key, entry in (given.get("pending") or {}).items():
         pending.append((_number(int(key)), _number(entry["Sequence"]), _time(entry["Timestamp"])))
