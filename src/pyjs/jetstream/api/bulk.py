@@ -88,14 +88,22 @@ def read(call: ApiCall) -> None:
 
 
 def _allowed(call: ApiCall) -> Stream:
-    """Return the stream of a request; refuse a stream that does not allow direct gets."""
+    """Return the stream of a request.
+
+    Raises:
+        ApiError: there is no such stream, or it does not allow direct gets.
+    """
     stream = call.stream()
     errcodes.BULK_NOT_ALLOWED.raise_if(not stream.config.allow_direct, stream=stream.name)
     return stream
 
 
 def _check_created(stream: Stream, wanted: str) -> None:
-    """Refuse a request that is meant for an earlier stream of the same name, as its `created` shows."""
+    """Check that the stream was created at the time `wanted`, unless this is "".
+
+    Raises:
+        ApiError: the request is meant for another stream of the same name, or the time is invalid.
+    """
     if not wanted:
         return
     try:

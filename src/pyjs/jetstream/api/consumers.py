@@ -242,14 +242,18 @@ def _answer(call: ApiCall, request: CreateRequest) -> Steps:
 
 
 def _check_identity(call: ApiCall) -> None:
-    """Refuse a request from another server that expects an earlier stream of this name."""
+    """Check that the stream is the one that another server expects, by the identity in the request's headers.
+
+    Raises:
+        ApiError: the request expects an earlier stream of this name.
+    """
     expected, actual = value_of(call.request.headers, IDENTITY), identity(call.stream().created_ns)
     if expected and expected != actual:
         raise errcodes.CONSUMER_STREAM_IDENTITY_MISMATCH.error(msg=actual.decode())
 
 
 def _identity_header(call: ApiCall) -> JsonDict:
-    """Return the response header with the identity of the stream."""
+    """Return the response field HEADERS with a header block that has the identity of the stream."""
     return {HEADERS: b"NATS/1.0\r\n%b: %b\r\n\r\n" % (IDENTITY, identity(call.stream().created_ns))}
 
 

@@ -55,7 +55,7 @@ def _is_contradiction(given: dict[str, Any]) -> bool:
 
 
 class DirectGet:
-    """Answers the direct gets of one stream."""
+    """The handler of the direct gets of one stream."""
 
     def __init__(self, account: Account, stream: Stream, prefixes: tuple[bytes, ...]) -> None:
         self._account = account
@@ -104,7 +104,7 @@ class DirectGet:
         return self._reply_found(request, last_of(self._stream.store, subject), no_hdr)
 
     def _read(self, request: Request) -> dict[str, Any] | None:
-        """Return the fields of a request, or None if the request was refused and answered with an error."""
+        """Return the fields of a request, or None if it has no reply subject or was answered with an error."""
         if not request.reply:
             return None
         if needs_higher_level(request.headers):
@@ -131,7 +131,7 @@ class DirectGet:
             self._send(request, message, no_hdr)
 
     def _send(self, request: Request, message: StoredMessage, no_hdr: bool, more: bytes = b"") -> int:
-        """Send one stored message; return the size in the store, which counts towards `max_bytes`."""
+        """Send one stored message; return its size in the store in bytes, which counts towards `max_bytes`."""
         headers = b"" if no_hdr else self._headers(message, more)
         self._account.send(request.reply, message.payload, headers)
         return len(message.subject) + len(message.headers) + len(message.payload)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def get(call: ApiCall) -> Steps:
-    """Return the message for a sequence, subject or time."""
+    """Return the message that the request selects by sequence, subject or time."""
     given = call.read_required(stream_requests.GET_MSG_REQUEST)
     if given.get("batch", 0) > 0 or given.get("max_bytes", 0) > 0 or is_conflicting(given):
         raise errcodes.BAD_REQUEST.error()
@@ -92,7 +92,11 @@ def find(store: StreamStore, given: dict[str, Any]) -> Generator[None, None, Sto
 
 
 def last_of(store: StreamStore, subject: bytes) -> Generator[None, None, StoredMessage | None]:
-    """Return the last message of a subject, which may have wildcards; otherwise as `find`."""
+    """Return the last message of a subject, which may have wildcards, or None if there is no message, in steps.
+
+    Raises:
+        NotNow: the message cannot be read for the moment.
+    """
     wanted = store.make_filter((subject,))
     yield from know_subjects(store, wanted)
     return store.get((yield from searches.last_match(store.catalogue, store.last_seq, wanted)))

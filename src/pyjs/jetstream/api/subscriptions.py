@@ -53,7 +53,7 @@ def mapped(subject: bytes) -> bytes:
 
 
 class ApiSink(PySink):
-    """The sink of one prefix; accepts neither pull requests nor direct gets."""
+    """The sink of the API requests under one prefix. It accepts neither pull requests nor direct gets."""
 
     def __init__(self, turn: object, handler: object) -> None:
         self.skipped: tuple[bytes, ...] = ()
@@ -78,13 +78,13 @@ class Loading(Job):
         self._subscriptions = subscriptions
 
     def run(self) -> None:
-        """Import the router."""
+        """Import the router; called in a thread."""
         import_module(ROUTER)
 
     def finish(self, failure: Exception | None) -> None:
         """Continue the waiting requests.
 
-        If the import failed, each of them tries it again and reports the exception.
+        If the import failed, each request imports the router again, and reports the exception.
         """
         self._subscriptions.loaded()
 
