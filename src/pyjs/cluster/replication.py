@@ -167,7 +167,7 @@ class Replication:
         self._cluster.hold_messages(Awaited(self._cluster.host, is_awaited))
 
     def withdraw(self, account: Account, keys: Iterable[tuple[bytes, bytes]]) -> None:
-        """Make other servers stop sending messages for these subscriptions."""
+        """Withdraw interest of an account, so that other servers stop sending messages for it."""
         if isinstance(account.interest, Interest):
             account.interest.withdraw(keys)
 

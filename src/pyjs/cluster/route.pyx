@@ -91,7 +91,7 @@ cdef class Route:
         main.writer.use_bulk(self.writer)
 
     def close(self, str reason, str error="") -> None:
-        """End the route, and remove its subscriptions at once; the other side gets -ERR `error`."""
+        """End the route, and remove its subscriptions at once. If `error` is given, send it to the other side."""
         if self.state == CLOSED:
             return
         self.needs_turn = True
@@ -573,7 +573,7 @@ cdef class Route:
         return count
 
     def set_silent(self, bint silent) -> None:
-        """Record whether the other server has been silent for a while; if so, queue groups prefer other servers."""
+        """Record whether the other server has been silent for a while. Queue groups then prefer other servers."""
         self.silent = silent
         for remote in self.remote.values():
             remote.set_silent(silent)

@@ -67,7 +67,7 @@ _FRAMES_SIZE = Struct("<4xI")
 
 
 class BadBatch(ValueError):
-    """Raised if a batch is invalid; no part of the batch may be used. The exception's text names the field."""
+    """Raised if a batch is invalid; no part of it may be used. The exception's text names the invalid field."""
 
 
 class Frames(NamedTuple):
@@ -79,7 +79,7 @@ class Frames(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Fetch:
-    """A request for a part of a snapshot."""
+    """A request for the part of a snapshot's data from byte `offset` on."""
 
     group: int
     index: int
@@ -88,7 +88,7 @@ class Fetch:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of a snapshot."""
+    """The part of a snapshot's data that begins at byte `offset`."""
 
     group: int
     index: int

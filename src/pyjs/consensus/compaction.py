@@ -115,9 +115,9 @@ class Made:
 class States:
     """The states of machines that are being created for snapshots and compactions.
 
-    A large state is created in steps. With a sync interval, a finished state waits until every replica must have
-    synced the entries that the state includes. Otherwise, after a power failure of all nodes, the log of this node
-    might begin after the last entries of the other logs.
+    A large state is created in steps. With a sync interval, a finished state is held back until all replicas have
+    had the time to sync its entries. Otherwise, after a power failure of all nodes, the log of this node might begin
+    after the last entries of the other logs.
     """
 
     def __init__(self, faults: MachineFaults, sync_interval_ns: int) -> None:

@@ -258,8 +258,8 @@ class Consensus:
     def propose(self, group: int, payload: bytes, proposal: object = None) -> bool:
         """Propose an entry; return False if the entry is refused.
 
-        It is refused if this node does not lead the group, or if the payload is larger than PAYLOAD_MAX bytes. The
-        machine gets `proposal` together with the committed entry, or in a call of `dropped`.
+        It is refused if this node does not lead the group, if the payload is larger than PAYLOAD_MAX bytes, or by the
+        engine. The machine gets `proposal` together with the committed entry, or in a call of `dropped`.
         """
         member = self._members.get(group)
         if member is None or not member.leads or len(payload) > batch.PAYLOAD_MAX:
@@ -301,7 +301,7 @@ class Consensus:
                 self._engine.set_prompt(group, is_prompt)
 
     def transfer(self, group: int, node: int) -> None:
-        """Transfer the leadership to the replica on another node.
+        """Begin to transfer the leadership of a group to the replica on another node.
 
         Raises:
             Refused: this node does not lead, or there is no voter on that node.

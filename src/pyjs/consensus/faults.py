@@ -140,7 +140,7 @@ class MachineFaults:
 
 @dataclass(slots=True)
 class Succession:
-    """A closed group that this node led, and the progress of its requests for an election."""
+    """A closed group that this node led, and the progress of the requests to its voters to start an election."""
 
     peer: int  # of this node
     term: int

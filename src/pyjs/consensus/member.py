@@ -93,7 +93,10 @@ class Member:
             self._pending[index] = (term, proposal)
 
     def wants_read(self, index: int, done: Callable[[], None]) -> None:
-        """Call `done` when entry `index` has been applied, now or later; not if the group stops before."""
+        """Call `done` when entry `index` has been applied, now or later.
+
+        If the group stops before that, `done` is not called.
+        """
         if self.state is State.STOPPED:
             return
         if self.applied >= index and self._steps is None:
@@ -102,7 +105,7 @@ class Member:
             self._reads.append((index, done))
 
     def take_role(self, term: int, role: Role, leader: int) -> None:
-        """Store the role that the engine reports, and drop the proposals that have no true `is_patient`.
+        """Store the role that the engine reports, and drop all proposals whose attribute `is_patient` is not true.
 
         The machine gets the role LEADER when all entries of earlier terms are applied, and other roles at once.
         """
@@ -136,7 +139,7 @@ class Member:
     # -- applying ----------------------------------------------------------------------------------------------
 
     def take(self, committed: Committed) -> None:
-        """Queue a committed entry; ignore an entry that was already received, or if the machine has stopped."""
+        """Queue a committed entry, unless it was received before or the machine has stopped."""
         index = committed[0]
         if index > self.queued and self.state is State.RUNNING:
             assert index == self.queued + 1

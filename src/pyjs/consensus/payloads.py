@@ -82,7 +82,7 @@ class Payloads:
         return self._log.payload(group, index)
 
     def recent_of(self, keys: Sequence[Key], size_max: int) -> list[bytes] | None:
-        """Return the payloads of entries if all are in memory and within `size_max` bytes, otherwise None."""
+        """Return the payloads of entries if all are in memory and have at most `size_max` bytes in total, or None."""
         found = []
         for key in keys:
             payload = self._recent.get(key)

@@ -56,7 +56,7 @@ class GroupStatus:
     queued: int  # committed entries that are not applied yet
 
     def lag_of(self, replica: Replica) -> int:
-        """Return how many committed entries a replica may lack; 0 if this node does not lead."""
+        """Return the number of committed entries that a replica may lack; 0 if this node does not lead the group."""
         return max(0, self.committed - (self.last - (replica.lag or 0)))
 
 

@@ -302,8 +302,7 @@ class NodeLog:
     def stage_commits(self) -> bool:
         """Stage the commit indexes that are not in a record yet; return whether there are any.
 
-        A restart works without them, but then applies the last entries only when a leader reports them as
-        committed.
+        Without them, a restarted node applies the last entries only when a leader reports them as committed.
         """
         late, self._late_commits = self._late_commits, set()
         is_staged = False
@@ -442,7 +441,11 @@ class NodeLog:
         return [file.path.rpartition("/")[2] for file in self._shelf.files.values()]
 
     def trust(self) -> None:
-        """Begin a new file, which ends the doubt about the log. The log must have every acknowledged entry."""
+        """Begin a new file, which ends the doubt about the log. The log must have every acknowledged entry.
+
+        Raises:
+            StoreFailed: the log accepts no more writes.
+        """
         self._check_working()
         self.is_doubtful = False
         self._end.machine = self._machine
@@ -457,6 +460,9 @@ class NodeLog:
         """Stage a record that proves that no group is missing.
 
         The caller must have replaced or removed the groups that may have been lost.
+
+        Raises:
+            StoreFailed: the log accepts no more writes.
         """
         self._check_working()
         self._end.end_doubt()
@@ -478,6 +484,9 @@ class NodeLog:
         """Return a job that creates a file in advance, or None if no file has to be created now.
 
         Without such a file, the log creates the next file when it needs one, and the first syncs of it are slower.
+
+        Raises:
+            StoreFailed: the log accepts no more writes.
         """
         self._check_working()
         return self._shelf.fresh_job()
@@ -592,7 +601,7 @@ class NodeLog:
         return sorted(self._shelf.oldest.crowded) if self._has_many_files() else []
 
     def _has_many_files(self) -> bool:
-        """Return whether there are more files than FILES_FEW plus twice the number that the needed records fill.
+        """Return whether there are more than FILES_FEW files in addition to twice those that needed records fill.
 
         Only then are records copied, so the log never copies more bytes than it writes.
         """

@@ -188,7 +188,10 @@ class Replay:
         return ends[0], ends[1]
 
     def _limit(self, at: int) -> int:
-        """Return the lowest record number in the headers of later files; this file counts only up to that number."""
+        """Return the lowest first record number of the later files.
+
+        Records of this file from that number on are ignored.
+        """
         return min((file.header.first for file in self._headers[at + 1 :]), default=1 << 64)
 
     # -- records -------------------------------------------------------------------------------------------
@@ -298,7 +301,7 @@ class Replay:
     # -- changes -------------------------------------------------------------------------------------------
 
     def _take(self, at_file: int, data: bytes, at: int, head: Head) -> bool:
-        """Apply the next record; return whether it was used."""
+        """Process the next record; return False if the log ends before this record."""
         file, view = self._headers[at_file], memoryview(data)
         payload = payload_of(view, at, head)
         if payload is None and not self._is_witnessed(at_file, data, at):

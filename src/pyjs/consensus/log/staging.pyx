@@ -67,7 +67,7 @@ cdef class Staging:
         return file
 
     def begin_file(self, size: int, number: int) -> LogFile:
-        """Begin another file with room for `size` bytes."""
+        """Begin another file with room for `size` bytes of records, stage its census, and return the file."""
         files = self.shelf.files
         seal = self.seal(number) if files else None
         needed = (

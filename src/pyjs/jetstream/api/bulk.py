@@ -56,7 +56,7 @@ def list_segments(call: ApiCall) -> JsonDict:
 
 
 def read(call: ApiCall) -> None:
-    """Send chunks of the requested range, as many as the client's output has room for."""
+    """Send chunks of the requested range, up to the requested size and the room in the client's output."""
     given = stream_requests.read(call.body, stream_requests.BULK_READ_REQUEST, True)
     stream = _allowed(call)
     _check_created(stream, given.get("created", ""))

@@ -44,7 +44,7 @@ MESSAGE_FIELDS = ("seq", "last_by_subj", "next_by_subj", "multi_last", "start_ti
 
 
 def _is_contradiction(given: dict[str, Any]) -> bool:
-    """Return whether a request selects its messages in two different ways."""
+    """Return whether the fields of a request contradict each other."""
     last, following = given.get("last_by_subj"), given.get("next_by_subj")
     several = given.get("multi_last")
     if (given.get("up_to_seq") and "up_to_time" in given) or (several and (last or following)):
@@ -214,8 +214,8 @@ class DirectGet:
     ) -> Iterator[None]:
         """Send messages until `batch` or `max_bytes` is reached, then the status that ends a batch.
 
-        A 0 in `seqs` ends a step; yields between steps. Answers to `multi_last` always have headers, one of which
-        is `up_to`.
+        A 0 in `seqs` ends a step; the generator yields between steps. If `up_to` is not 0, the request has
+        `multi_last`: all messages are then sent with headers, and the final status contains `up_to`.
         """
         size_left = given.get("max_bytes", 0) or REPLY_BYTES_MAX
         bare = given.get("no_hdr", False) and not up_to

@@ -113,7 +113,7 @@ def delete(call: ApiCall) -> Steps:
 
 
 def purge(call: ApiCall) -> Steps:
-    """Purge messages of a stream."""
+    """Purge messages of a stream; return the number of purged messages."""
     given = call.read_optional(stream_requests.PURGE_REQUEST)
     before_seq, keep = given.get("seq", 0), given.get("keep", 0)
     errcodes.BAD_REQUEST.raise_if(before_seq and keep)

@@ -80,7 +80,7 @@ class Assignment:
 
     @property
     def shown_config(self) -> StreamConfig:
-        """The options as clients see them: a stream that moves still has one replica."""
+        """The options as clients see them: a stream that moves is shown with one replica."""
         return replace(self.config, num_replicas=1) if self.target else self.config
 
     @property

@@ -314,7 +314,7 @@ class ReplicaLost:
 
 @dataclass(frozen=True, slots=True)
 class GroupEnded:
-    """An entry that ends the group of a stream: its only replica, the only member, continues without a group."""
+    """An entry that ends the group of a stream with one replica. The replica continues without a group."""
 
     account: str
     name: str

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PeerStatus:
-    """Another member of a group, as this server sees it."""
+    """The status of one member of a group, as this server sees it."""
 
     node: int
     is_current: bool  # the peer has all committed entries
@@ -33,7 +33,7 @@ class PeerStatus:
 
 @dataclass(frozen=True, slots=True)
 class GroupStatus:
-    """A group, as this server sees it."""
+    """The status of a group, as this server sees it."""
 
     leader: int = 0  # number of the leader's server; 0: no leader is known
     leader_since_ns: int = 0  # on the wall clock; 0: unknown

@@ -116,7 +116,7 @@ class MetaState:
         """Apply a committed entry; an empty payload changes nothing.
 
         Raises:
-            UnknownEntry, BadRow: nothing was changed, and no later entry may be applied.
+            UnknownEntry, BadRow: the entry cannot be decoded. Nothing was changed, and no later entry may be applied.
         """
         assert self.index < index <= INDEX_MAX
         if not payload:

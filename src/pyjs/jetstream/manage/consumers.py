@@ -124,7 +124,7 @@ def keep_reset(js: JetStream, stream: Stream, consumer: Consumer) -> Generator[S
     """Wait until the state of a reset consumer is durable; then let an interest stream remove unneeded messages.
 
     Raises:
-        ApiError: 10204, the state could not be written; a later write may still succeed.
+        ApiError: the state could not be written (10204), or was perhaps not committed by the replicas.
     """
     ended: list[Exception | None] = []
 
@@ -152,7 +152,7 @@ def delete(js: JetStream, stream: Stream, consumer: Consumer) -> Generator[Step,
     """Delete a consumer and its files; return when this is durable. If the deletion fails, restore the consumer.
 
     Raises:
-        ApiError: 10051, the files could not be removed.
+        ApiError: the files could not be removed (10051), or the deletion was perhaps not committed by the replicas.
     """
     if stream.replica is not None:
         # imported lazily, in 7 ms; most servers have no replicated streams
@@ -320,7 +320,7 @@ def _from_stored(js: JetStream, stream: Stream, stored: StoredConsumer) -> Consu
 
 
 def _keep_state(js: JetStream, consumer: Consumer) -> None:
-    """Rewrite the state of a consumer whose files were damaged or ahead of the stream; log an error."""
+    """Rewrite the state of a consumer whose files were damaged or ahead of the stream; only log a failure."""
     try:
         consumer.keeper.rewrite(consumer)
     except (OSError, StoreFailed) as error:
@@ -413,7 +413,7 @@ def _change_config(
 def _search(
     js: JetStream, stream: Stream, config: ConsumerConfig
 ) -> Generator[Step, None, tuple[Start, Count | None]]:
-    """Return the start of a new consumer, and the number of messages from there on; None if the start skips some."""
+    """Return the start of a new consumer and the count of its messages, or None if the start has `skips`."""
 
     def steps() -> Generator[Step, None, tuple[Start, Count | None]]:
         store, matches = stream.store, _filter_of(stream, config)

@@ -138,7 +138,7 @@ class AccountFiles:
         """Create the directory of a new stream, or of a replica; return its empty store when this is durable.
 
         Raises:
-            StoreFailed: the directory cannot be written, or another directory has its name.
+            StoreFailed: the directory cannot be written, or unreadable files have this name.
         """
         directory = self.directory_of(config.name)
         self._check_room(directory)
@@ -256,7 +256,7 @@ class AccountFiles:
         store.compactor.set_codec(codec(config))
 
     def open_purge(self, stream: str) -> PurgeFile:
-        """Return the file that records a purge of a stream."""
+        """Return the file in which a purge of a stream is recorded."""
         directory = self.directory_of(stream)
         return PurgeFile(self._disk, directory, self._key_of(directory), self._log)
 

@@ -101,7 +101,7 @@ class SegmentStep:
             return False
 
     def apply(self) -> int:
-        """Drop damaged messages, or reopen the stream if its index file is wrong; return the number of damages."""
+        """Drop damaged messages, or reopen the stream if its index file is wrong; return the number of problems."""
         if self._damaged:
             return self._store.examiner.confirm(self._number)
         if self._problem:
@@ -130,7 +130,7 @@ class MetadataStep:
         return None
 
     def apply(self) -> int:
-        """Rewrite the metadata if a copy is damaged; return the number of damages."""
+        """Rewrite the metadata if a copy is damaged; return the number of problems."""
         files, name = self._js.files, self._stream.name
         if not self._is_suspect or self._js.streams.get(name) is not self._stream:
             return 0
@@ -142,7 +142,7 @@ class MetadataStep:
         return len(problems)
 
     def _problems(self) -> list[str]:
-        """Return a description of each damage of the metadata; empty if the stream has no files.
+        """Return a description of each problem of the metadata; empty if the stream has no files.
 
         Raises:
             OSError: out of file descriptors or memory; the metadata was not checked.
@@ -161,7 +161,7 @@ class MetadataStep:
 class ListStep:
     """A step of the scrub that checks the list of a stream's consumers.
 
-    `found` is called with the number of damages, which is known only after the list was checked again.
+    `found` is called with the number of problems, which is known only after the list was checked again.
     """
 
     def __init__(self, disk: Disk, js: JetStream, stream: Stream, found: Callable[[int], None]) -> None:
@@ -193,7 +193,7 @@ class ListStep:
     def apply(self) -> int:
         """Check a suspect list again in the thread that writes it, since a concurrent write may look like damage.
 
-        Return 0, because the damages are counted later.
+        Return 0, because the problems are counted later.
         """
         if self._is_suspect and self._js.streams.get(self._stream.name) is self._stream:
             self._check()
@@ -233,7 +233,7 @@ class ListStep:
             js.gates.leave(name)
 
     def _tell(self, change: CheckedList, failure: Exception | None) -> None:
-        """Log the damage, and pass the number of damages to `found`."""
+        """Log the problems, and pass their number to `found`."""
         log = self._js.shared.log
         for problem in change.problems:
             log.warn(f"{problem}; both copies are rewritten")

@@ -32,7 +32,7 @@ def segment_size(config: StreamConfig) -> int:
 
 
 def seal_age_ns(config: StreamConfig) -> int:
-    """Return the age in ns at which a segment is sealed, so that expiry removes whole files; 0 if it has no limit."""
+    """Return the age in ns at which a segment is sealed, so that expiry removes whole files; 0 means no age limit."""
     return config.max_age_ns // SEGMENTS_PER_AGE
 
 

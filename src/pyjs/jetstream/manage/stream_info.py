@@ -72,7 +72,8 @@ def stream_info(
 ) -> dict[str, Any]:
     """Return the StreamInfo of a stream; with `listed`, omit the metadata that the server adds to the configuration.
 
-    `state` is used in place of the current state. `domain` and `cluster` include the fields about these.
+    `state` is used in place of the current state. `domain` allows the field `domain`. `cluster` adds the fields about
+    the cluster that only the answer to STREAM.INFO has.
     """
     config = stream.config
     if js.shared.member is not None:
@@ -124,7 +125,7 @@ def inflow_report(js: JetStream, stream: Stream) -> dict[str, Any]:
 
 
 def know_subjects(store: StreamStore, subjects: StoreFilter) -> Generator[None, None, None]:
-    """Index the subjects of a store, for searches among many subjects, in steps; later calls do nothing."""
+    """Prepare the index of a store for a search with the filter `subjects`, in steps."""
     while not store.catalogue.learn_subjects(subjects, SUBJECTS_STEP):
         yield
 

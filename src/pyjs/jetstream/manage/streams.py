@@ -417,7 +417,8 @@ def delete(js: JetStream, name: str, *, told: bool = True) -> Generator[Step, No
 
     Raises:
         ApiError: 10059, there is no such stream.
-        StoreFailed: its directory cannot be renamed (nothing has changed), or the next start may find the stream.
+        StoreFailed: the directory of the stream cannot be renamed, and nothing has changed; or the next start may
+            find the stream.
     """
     if name in js.offline:
         yield from js.files.remove_hidden(js.files.hide_offline(name), js.shared.metadata)
@@ -673,7 +674,7 @@ def _set_subjects(js: JetStream, stream: Stream) -> None:
 
 
 def _close(js: JetStream, stream: Stream, reason: str, fault: Exception | None = None) -> None:
-    """Close a stream; `reason` is "deleted", "shutdown" or "fault". After a fault, nothing is written."""
+    """Close a stream; `reason` is "deleted", "shutdown" or "fault". If `fault` is given, nothing is written."""
     deleted = reason == "deleted"
     if fault is not None:
         stream.special.drop(fault)

@@ -227,7 +227,7 @@ cdef class Copier(StreamConsumer):
     # -- messages ------------------------------------------------------------------------------------------
 
     cdef int copy_some(self) except -1:
-        """Copy up to the budget of one pump; return whether there is more to copy, False if the copier is blocked."""
+        """Copy up to the budget of one pump; return whether more messages can be copied at once."""
         cdef StreamStore store = self.origin.store
         cdef uint64_t limit = self.origin.kept_seq, seq, rest = 0
         cdef size_t size = 0

@@ -392,10 +392,7 @@ class Inflow:
                 self.find_origin(copy.copier)
 
     def find_origin(self, copier: Copier) -> bool:
-        """Attach a copier to its origin; return False if the origin is not open on this server.
-
-        Reports then show the error of the copier.
-        """
+        """Attach a copier to its origin; return False if the origin is not open on this server."""
         copy = self._copy_of.get(copier)
         if copy is None:
             return False  # it was closed while it was queued

@@ -201,7 +201,7 @@ class BlockFiles:
     def use_index(self, data: bytes) -> Generator[Step, None, None]:
         """Apply the index of all blocks, the content of `index.db`; call this after the last block.
 
-        An index that is damaged, or that does not match the blocks, is ignored.
+        A damaged index is ignored. Of an index that does not match the blocks, only the last sequence is used.
         """
         try:
             index = yield from read_stream_index(data, self._stream)

@@ -81,7 +81,7 @@ class TarBuilder:
         return (yield from self._build.finish(self._blocks_now().last_seq))
 
     def _begin(self, start: FileStart) -> Generator[Step, None, None]:
-        """Begin a file: blocks follow the metadata, and consumers follow the blocks."""
+        """Begin to read a file of the archive; the first block or consumer begins the build of the stream."""
         name, self._file = start.name, ""
         block, consumer = BLOCK_NAME.fullmatch(name), CONSUMER_NAME.fullmatch(name)
         if block or consumer:

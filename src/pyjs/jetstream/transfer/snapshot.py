@@ -105,7 +105,7 @@ class Snapshot:
         self._timer: Timer | None = None
 
     def begin(self) -> None:
-        """Begin to send the archive in later steps. The caller must send the response to the request in this step."""
+        """Queue the steps that send the archive. The response to the request is sent before them."""
         self._js.account.turn.go_on(self._steps())
 
     def _steps(self) -> Iterator[Step]:
