@@ -237,7 +237,7 @@ class Cluster:
             self.dials_made[info.server_id] = route
 
     def refused_by(self, route: Route, text: str) -> None:
-        """Handle a refusal by the other side."""
+        """Handle the refusal of a route by the other side, and close the route."""
         # the other side's own attempt continues, or it has not noticed yet that the old route is lost
         if ALREADY in text:
             info = route.info

@@ -238,7 +238,7 @@ cdef class RouteWriter:
         return 0
 
     def flush(self) -> None:
-        """Write all queued frames, unless the transport's buffer is full."""
+        """Write all queued frames, unless the transport is closed or its buffer is full."""
         if self.is_bulk and self.asked < self.out_msgs:
             self.asked = self.out_msgs
             self.send_frame(FRAME_PING, self.asked.to_bytes(8, "little"))

@@ -240,7 +240,8 @@ class LostGroups:
     def renew(self, group: int) -> bool:
         """Replace the log of a lost group with an empty one, and call its machine to open the group again.
 
-        Return whether a record was staged in the node log. The new replica has a higher incarnation.
+        Return whether a record was staged in the node log. The new replica has a higher incarnation. A log that is
+        marked as damaged is replaced only when the group is opened.
         """
         machine, stored = self._machines.pop(group, None), self._log.groups.get(group)
         if machine is None:

@@ -100,7 +100,7 @@ class LogFile:
 
 
 def machine_of(disk: Disk) -> int:
-    """Return 32 bits that identify this boot of the machine, or UNKNOWN_MACHINE if the system has no boot id."""
+    """Return a 32-bit number that identifies this boot of the machine, or UNKNOWN_MACHINE if there is no boot id."""
     try:
         return hash_of(disk.read_file(BOOT_ID)) & 0xFFFFFFFC | 2
     except OSError:

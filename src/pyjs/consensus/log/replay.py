@@ -92,7 +92,7 @@ class Change:
 
 
 class Replay:
-    """A reader of the log files in a directory, with the results. It reads them only once."""
+    """A reader of the log files in a directory, and the results of the reading."""
 
     def __init__(self, disk: Disk, directory: str) -> None:
         self._disk = disk
@@ -337,7 +337,7 @@ class Replay:
         group.lose(str(loss))
 
     def _group_of(self, head: Head) -> StoredGroup:
-        """Return the group of a record; count the records of the group that are missing before it."""
+        """Return the group of a record; note any records of the group that are missing before this record."""
         group = self.groups.get(head.group)
         if group is None:
             group = self.groups[head.group] = StoredGroup(head.group)

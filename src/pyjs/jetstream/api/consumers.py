@@ -219,7 +219,7 @@ def _check_names(call: ApiCall, request: CreateRequest, name: str) -> None:
 
 
 def _alone(call: ApiCall, request: CreateRequest) -> Steps:
-    """Create or update a consumer with exclusive access to its name; if the request has no name, generate one."""
+    """Create or update a consumer with exclusive access to its name, or create one with a generated name."""
     name = request.config.durable_name or request.config.name
     if not name:
         return (yield from _answer(call, request))

@@ -83,10 +83,10 @@ class ApiCall:
         return replicated is not None and replicated.is_replica(self.stream())
 
     def require_empty(self) -> None:
-        """Refuse a request with a payload.
+        """Refuse a request whose payload does not count as empty, see `is_empty`.
 
         Raises:
-            ApiError: 10038, there is a payload.
+            ApiError: 10038, the payload is not empty.
         """
         errcodes.NOT_EMPTY_REQUEST.raise_if(not is_empty(self.body))
 

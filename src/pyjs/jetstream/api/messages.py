@@ -63,7 +63,7 @@ def _get(store: StreamStore, given: dict[str, Any]) -> Steps:
 
 
 def is_conflicting(given: dict[str, Any]) -> bool:
-    """Return whether a request selects no message, or selects it in more than one way."""
+    """Return whether a request selects no message, or has selections that exclude each other."""
     seq, start = given.get("seq", 0), "start_time" in given
     last, following = given.get("last_by_subj", ""), given.get("next_by_subj", "")
     if not (seq or last or following or start):
@@ -128,7 +128,7 @@ def _removed(failure: ApiError | None) -> JsonDict:
 
 
 def _not_there(stream: Stream, seq: int) -> ApiError | None:
-    """Return nats-server's error for a sequence outside the stream, or None for one inside.
+    """Return nats-server's error for a sequence outside the stream, or None for a sequence inside.
 
     Source: tests/conformance/scenarios/stream/message_delete_not_there.txt.
     """

@@ -284,7 +284,10 @@ class AccountFiles:
         self.remove(hidden)
 
     def remove(self, hidden: str) -> None:
-        """Queue a hidden directory for removal. If the server stops before that, the next start removes the rest."""
+        """Queue a hidden directory for removal, or remove it at once if there is no queue; log a failure.
+
+        If the server stops before the removal is complete, the next start removes the rest.
+        """
         try:
             if hidden and self._stores.removals is not None:
                 self._stores.removals.add(hidden)
@@ -501,7 +504,7 @@ class AccountFiles:
         return ChangedConsumer(self.list_of(stream), name, created_ns, as_json(config))
 
     def removed_consumer(self, stream: str, name: str) -> RemovedConsumer:
-        """Return the change that removes the files of a closed consumer."""
+        """Close the files of a closed consumer, and return the change that removes them."""
         file = self.list_of(stream)
         directory = self._states.pop((file.directory, name), "")
         if directory:
@@ -516,7 +519,7 @@ class AccountFiles:
         return self._lists[directory]
 
     def num_consumers(self, stream: str) -> int:
-        """Return the number of a stream's stored consumers, including those whose unreadable files were set aside."""
+        """Return the number of a stream's stored consumers, including those with damaged files or list entries."""
         file = self.list_of(stream)
         names = self._disk.list_dir(f"{file.directory}/{NAME}")
         return len(file.live) + file.missing + sum(name.startswith(DAMAGED) for name in names)
@@ -653,7 +656,10 @@ class AccountFiles:
         return encode(KIND_STREAM, generation, values, self._key_of(directory))
 
     def _load(self, directory: str) -> dict[str, Any] | None:
-        """Return a stream's metadata and note its key; None if it cannot be read, which is logged."""
+        """Return a stream's metadata, or None if the metadata cannot be read, which is logged.
+
+        The data key of the stream is stored, and damaged copies of the metadata are rewritten.
+        """
         opener = Opener(key_ring=self._stores.key_ring)
         try:
             generation, values, problems = load_meta(self._disk, directory, "meta", KIND_STREAM, opener)

@@ -269,7 +269,7 @@ class Scrubber:
         self._damaged = 0  # number of damaged places found since the start
 
     def report(self) -> dict[str, Any]:
-        """Return the fields for /jsz."""
+        """Return the fields about the scrub in /jsz."""
         shown: dict[str, Any] = {"rate": self._shared.options.scrub_rate, "passes": self._passes}
         if self._finished_ns:
             shown["last_finished"] = time_text(self._finished_ns)

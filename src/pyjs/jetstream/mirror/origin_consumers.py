@@ -33,7 +33,7 @@ def prefix_of(stream: str, created_ns: int, key: bytes) -> str:
 
 
 def api_subject(source: StreamSource, verb: str, name: str = "") -> bytes:
-    """Return the subject for a request about consumers of the origin."""
+    """Return the API subject CONSUMER.<verb> for the consumers of the origin, or for the consumer `name`."""
     prefix = "$JS.API" if source.external is None else source.external.api.rstrip(".")
     return f"{prefix}.CONSUMER.{verb}.{source.name}{'.' if name else ''}{name}".encode()
 

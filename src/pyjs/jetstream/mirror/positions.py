@@ -32,7 +32,7 @@ class Positions:
     """The positions of one stream's sources."""
 
     def __init__(self, open_file: Callable[[], ConsumerStateFile] | None, log: Log) -> None:
-        """Begin without positions. `open_file` opens the file of positions; if it is None, they are not stored."""
+        """Begin without positions. `open_file` opens the file of positions; without it, positions are not stored."""
         self._open_file = open_file
         self._file: ConsumerStateFile | None = None
         self._log = log

@@ -275,7 +275,7 @@ def check_sum(meta: bytes, given: bytes | None, name: str) -> None:
 
 
 def created_ns(meta: bytes) -> int:
-    """Return the creation time of a stream or consumer in ns from its `meta.inf`, or 0 if the time is missing."""
+    """Return the creation time of a stream or consumer in ns from its `meta.inf`, or 0 if it has no valid time."""
     try:
         return max(parse_time_ns(orjson.loads(meta)["Created"]), 0)
     except (ValueError, TypeError, LookupError):
