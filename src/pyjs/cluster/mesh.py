@@ -96,7 +96,7 @@ class Mesh:
         return left
 
     def learned(self, host: str, port: int, server_id: str) -> None:
-        """Add the address of a server learned from a peer, unless it is known or LEARNED_MAX addresses were learned."""
+        """Add the address of a server learned from a peer, unless it is known, or too many addresses were learned."""
         at = (host, port)
         if at in self._dials or any(dial.server_id == server_id for dial in self._dials.values()):
             return

@@ -161,7 +161,7 @@ class Durability:
             self.begin()
 
     def look_ahead(self) -> None:
-        """Create the next file of the log in a thread, since the first sync of a new file takes longer."""
+        """Begin to create the next file of the log in a thread, unless there is one already."""
         job = self._log.begin_fresh_file()
         if job is not None:
             self._turn.jobs.append(FreshFile(job, self._log))

@@ -60,7 +60,7 @@ def voters_of(conf: Conf) -> set[int]:
 
 
 def conf_of(stored: Membership) -> Conf:
-    """Return a stored membership as the engine's type."""
+    """Return a stored membership as the engine's type `Conf`."""
     voters, learners, outgoing, next_learners, auto_leave = stored
     return Conf(list(voters), list(learners), list(outgoing), list(next_learners), auto_leave)
 

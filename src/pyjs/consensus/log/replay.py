@@ -221,7 +221,7 @@ class Replay:
         self.ends[file.number] = at
 
     def _search(self, data: bytes, at: int, file: LogFile, limit: int) -> tuple[int, Head] | None:
-        """Return offset and head of the next valid record, or None if there is none."""
+        """Return the offset and the head of the next valid record, or None if there is none."""
         for place, head in _heads_after(data, at, file):
             if self.next_number <= head.number < limit:
                 return place, head

@@ -201,18 +201,18 @@ class ApiSubscriptions:
     # -- events of streams ---------------------------------------------------------------------------------
 
     def stream_opened(self, stream: Stream, recovered: bool) -> None:
-        """Subscribe to direct gets of the stream, if it allows them."""
+        """Subscribe to direct gets of the stream, if it allows them, and report the stream to the other workers."""
         self._offer_direct(stream)
         self._tell_others(stream)
 
     def stream_changed(self, stream: Stream, old: StreamConfig) -> None:
-        """Add or remove the direct get subscriptions of the stream after an update."""
+        """Add or remove the direct get subscriptions of the stream, and report an update to the other workers."""
         self._offer_direct(stream)
         if old is not stream.config:
             self._tell_others(stream)
 
     def stream_closing(self, stream: Stream, deleted: bool) -> None:
-        """Remove the direct get subscriptions of the stream."""
+        """Remove the direct get subscriptions of the stream, and report a deletion to the other workers."""
         self._withdraw_direct(stream.name)
         if deleted and self._shared.spread is not None and self._js is not None:
             self._shared.spread.lost(self._js, stream)

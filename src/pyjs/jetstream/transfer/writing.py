@@ -97,7 +97,7 @@ class StreamWriter:
 
     @property
     def store(self) -> StreamStore:
-        """The store; it must have been created."""
+        """The store of the stream, which must have been created."""
         assert self._store is not None
         return self._store
 
