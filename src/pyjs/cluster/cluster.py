@@ -231,7 +231,7 @@ class Cluster:
         return hmac.compare_digest(info.password.encode(), login.password.encode()) and same_user
 
     def connecting(self, route: Route, info: PeerInfo) -> None:
-        """Note that CONNECT was sent to the server `info`."""
+        """Record that CONNECT was sent to the server `info`."""
         route.info = info
         if route.dial is not None and route.dial.purpose == MESSAGES:
             self.dials_made[info.server_id] = route
@@ -402,7 +402,7 @@ class Cluster:
             passed()
 
     def _passed(self, server_id: str) -> None:
-        """Note the answer of a server to the oldest fence."""
+        """Record the answer of a server to its oldest fence, and call `passed` after the last awaited answer."""
         fences = self._fences.get(server_id)
         if fences:
             fence = fences.popleft()

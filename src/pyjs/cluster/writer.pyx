@@ -119,7 +119,7 @@ cdef class RouteWriter:
         return 0
 
     cdef int send_aside(self, Msg* m, uint32_t account, Target* t) noexcept nogil:
-        """Write a message to the connection for large messages."""
+        """Write a message to the connection for large messages; return 0, or -1 if out of memory."""
         self.last = NULL
         if self.bulk.after != self.frames:
             self.bulk.send_after(self.frames)
@@ -138,7 +138,7 @@ cdef class RouteWriter:
         self.out.add(<const char*> &frames, 8)
 
     cdef int add_queue_to(self, Msg* m, Target* t) noexcept nogil:
-        """Add the queue group of `t` to the frame of `m`; return -1 if another frame has followed."""
+        """Add the queue group of `t` to the frame of `m`; return 0, or -1 if another frame has followed."""
         if self.last == m:
             return self.add_queue(t)
         return self.bulk.add_queue(t) if self.bulk is not None and self.bulk.last == m else -1

@@ -49,7 +49,7 @@ class Compaction:
         self.full.update(dict.fromkeys(groups))
 
     def take(self) -> int:
-        """Remove a group from the queue and return its number; the queue must not be empty."""
+        """Remove the last group from the queue and return its number; the queue must not be empty."""
         group, _ = self.full.popitem()
         return group
 

@@ -387,7 +387,7 @@ class Consensus:
         self._mark()
 
     def node_heard(self, node: int) -> None:
-        """Note that a silent node answers again."""
+        """Record that a silent node answers again."""
         self._silent.discard(node)
         self._engine.node_heard(node)
         self._mark()

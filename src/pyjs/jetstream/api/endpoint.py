@@ -161,7 +161,10 @@ class Replacements:
     def __init__(
         self, handlers: Mapping[str, Callable[[ApiCall], MaybeSteps]], counted: Mapping[str, Counted]
     ) -> None:
-        """`handlers` maps the words of endpoints to other handlers; `counted` replaces `Endpoint.counted` of some."""
+        """Store the replacements, by the words of endpoints.
+
+        `handlers` has the other handlers; `counted` replaces `Endpoint.counted` of some of these endpoints.
+        """
         self._handlers = handlers
         self._counted = counted
         self._made: dict[str, Endpoint] = {}

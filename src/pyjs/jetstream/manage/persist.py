@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
 
 class StoredConsumer(NamedTuple):
-    """One consumer, as it was read from its files."""
+    """One consumer, as it was stored."""
 
     name: str
     config: ConsumerConfig
@@ -690,7 +690,7 @@ class AccountFiles:
         return values
 
     def _seal(self, directory: str, values: dict[str, Any]) -> bool:
-        """Write a stream's new data key, before it encrypts anything; return False if that failed."""
+        """Write a stream's metadata with its new data key, before the key is used; return False if that failed."""
         try:
             self._save(directory, values)
         except OSError as error:

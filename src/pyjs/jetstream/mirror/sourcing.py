@@ -475,7 +475,7 @@ class Inflow:
     def was_blocked(self, copier: Copier) -> None:
         """Try a refused message again with the next commit, or after RETRY_NS if nothing happens in the stream.
 
-        Until the mirror has caught up, it answers no direct gets of its origin.
+        A mirror answers no direct gets of its origin until it has caught up.
         """
         self._blocked.append(copier)
         self._offer_direct_gets(False)

@@ -46,7 +46,11 @@ if TYPE_CHECKING:
             """The writer of the stream."""
 
         def commit(self) -> None:
-            """Write all appended messages."""
+            """Write all appended messages.
+
+            Raises:
+                StoreFailed, ApiError: they cannot be written, or exceed a limit.
+            """
 
 
 STEP_RECORDS = 256  # number of records processed in one step: half a millisecond
@@ -101,12 +105,21 @@ class BlockFiles:
         self._before = max(self._build.writer.store.last_seq, self.last_seq)
 
     def add(self, data: bytes) -> Generator[Step, None, None]:
-        """Read more bytes of the current block, in steps."""
+        """Read more bytes of the current block, in steps.
+
+        Raises:
+            BadArchive: the block is damaged, and `damaged` has raised this exception.
+            StoreFailed, ApiError: messages cannot be written, or exceed a limit.
+        """
         if not self._skips_rest:
             yield from self._reading(lambda: self._bytes.add(data))
 
     def end_block(self) -> Generator[Step, None, None]:
-        """Check the end of the current block, and apply its index."""
+        """Check the end of the current block, and apply its index, in steps.
+
+        Raises:
+            BadArchive, StoreFailed, ApiError: for the same reasons as in `add`.
+        """
         if not self._skips_rest:
             yield from self._reading(lambda: (self._bytes.finish(),))
         if not self._skips_rest and self._reader.left:
@@ -202,6 +215,9 @@ class BlockFiles:
         """Apply the index of all blocks, the content of `index.db`; call this after the last block.
 
         A damaged index is ignored. Of an index that does not match the blocks, only the last sequence is used.
+
+        Raises:
+            StoreFailed, ApiError: removals cannot be written, or a limit is exceeded.
         """
         try:
             index = yield from read_stream_index(data, self._stream)

@@ -76,7 +76,7 @@ class Restore:
         self._timer: Timer | None = None
 
     def begin(self) -> str:
-        """Begin to receive; return the subject for the chunks."""
+        """Begin to receive chunks of the archive; return their subject."""
         self._subscription = self._js.account.subscribe_handler(self._subject.encode(), self._on_chunk)
         self._log("Starting restore")
         self._tell("create", {})

@@ -184,7 +184,11 @@ class StreamWriter:
             raise StoreFailed(self.config.name, f"sequence {seq} was refused") from self.store.error
 
     def drop(self, first_seq: int, last_seq: int) -> Generator[Step, None, None]:
-        """Remove the messages from `first_seq` to `last_seq`, in steps."""
+        """Remove the messages from `first_seq` to `last_seq`, in steps.
+
+        Raises:
+            StoreFailed: the removals cannot be written.
+        """
         store = self.store
         everything, seq = store.make_filter(()), first_seq
         while seq:
@@ -194,7 +198,11 @@ class StreamWriter:
                 yield None
 
     def commit(self) -> None:
-        """Write all appended messages."""
+        """Write all appended messages.
+
+        Raises:
+            StoreFailed: they cannot be written.
+        """
         self.uncommitted = 0
         self.store.flush()
 
