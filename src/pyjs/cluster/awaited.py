@@ -56,7 +56,10 @@ class Awaited:
     """The messages that one server holds until a subscriber returns."""
 
     def __init__(self, host: Host, is_awaited: Callable[[str, bytes], bool]) -> None:
-        """`is_awaited` returns whether a subject of an account belongs to a stream that may soon have a leader."""
+        """Begin without held messages.
+
+        `is_awaited(account, subject)` must return whether the subject is that of a stream that may get a leader soon.
+        """
         self._host = host
         self._is_awaited = is_awaited
         self._held: deque[Held] = deque()  # oldest first
@@ -106,7 +109,10 @@ class Awaited:
             self._arm(0)
 
     def subscribed(self, account: str, subject: bytes) -> None:
-        """Check at once, since another server has a new subscription: later messages must not overtake held ones."""
+        """Handle a new subscription of another server: check the held messages at once.
+
+        If there are more than AT_ONCE_MAX, they are checked at the end of the turn.
+        """
         if self.on_subscribed is not None:
             self.on_subscribed(account, subject)
         if len(self._held) > AT_ONCE_MAX:
@@ -115,7 +121,7 @@ class Awaited:
             self.look()
 
     def look(self) -> None:
-        """Publish the held messages that now have a receiver, in order; refuse those held for too long."""
+        """Publish, in order, the held messages that now have a receiver; refuse those held for HOLD_NS or longer."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

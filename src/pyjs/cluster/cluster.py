@@ -46,7 +46,7 @@ PEERS_MAX = 256  # maximum number of addresses sent by one server
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The reason not to open a route: the close reason, and the text sent to the other side."""
+    """The refusal of a route: the close reason, and the text sent to the other side."""
 
     reason: str
     text: str
@@ -61,7 +61,7 @@ class _Fence:
 
 
 class Cluster:
-    """The routes of one server."""
+    """The cluster as one server sees it: its routes, and the data received over them."""
 
     def __init__(self, host: Host, options: ClusterOptions) -> None:
         self.host = host
@@ -99,7 +99,7 @@ class Cluster:
         self._mesh.apply_routes(self.options.routes)
 
     def stop(self) -> None:
-        """Close every route."""
+        """Close every connection to other servers, and make no more."""
         self._mesh.stop()
         self.pulse.stop()
         for route in [*self.routes.values(), *self.pulse.connections.values(), *self.greeting]:
@@ -108,7 +108,7 @@ class Cluster:
     def apply_options(self, options: ClusterOptions) -> None:
         """Apply changed addresses and logins of routes.
 
-        Existing routes stay open unless their address was removed.
+        A route that this server opened is closed if its address was removed. Other routes stay open.
         """
         self.options = options
         for account in self.host.accounts.values():  # a reload may have moved clients to another account
@@ -123,7 +123,7 @@ class Cluster:
         return self._mesh.take_dials()
 
     def dial_failed(self, dial: Dial, cause: str) -> None:
-        """Note that a connection attempt failed."""
+        """Record that a connection attempt failed; `cause` is the reason in the log."""
         self._mesh.failed(dial, cause)
 
     def open_route(self, peer: Peer, link: Link, dial: Dial | None = None) -> Route:
@@ -231,13 +231,13 @@ class Cluster:
         return hmac.compare_digest(info.password.encode(), login.password.encode()) and same_user
 
     def connecting(self, route: Route, info: PeerInfo) -> None:
-        """Note that CONNECT was sent to the server `info`."""
+        """Record that CONNECT was sent to the server `info`."""
         route.info = info
         if route.dial is not None and route.dial.purpose == MESSAGES:
             self.dials_made[info.server_id] = route
 
     def refused_by(self, route: Route, text: str) -> None:
-        """Handle a refusal by the other side."""
+        """Handle the refusal of a route by the other side, and close the route."""
         # the other side's own attempt continues, or it has not noticed yet that the old route is lost
         if ALREADY in text:
             info = route.info
@@ -252,7 +252,10 @@ class Cluster:
         route.close("Refused")
 
     def route_opened(self, route: Route, info: PeerInfo) -> None:
-        """Open a route for frames: send all interest, and the addresses of the known servers."""
+        """Open a connection for frames, after its greeting.
+
+        On a route, this server then sends all its interest and the addresses of the known servers.
+        """
         self.greeting.discard(route)
         purpose = _purpose(route, info)
         if purpose != MESSAGES:
@@ -285,9 +288,10 @@ class Cluster:
         self._urls_changed()
 
     def _main_of(self, route: Route, info: PeerInfo) -> Route | None:
-        """Return the route that a connection for heartbeats or large messages belongs to.
+        """Return the route to which an additional connection belongs.
 
-        Return None if the route has ended, or already has a connection for large messages.
+        Return None if this route has ended. Also return None if the connection is for large messages, and the route
+        already has such a connection.
         """
         main = self.routes.get(info.server_id)
         if main is None or main.info is None or (_purpose(route, info) == BULK and main.aside is not None):
@@ -306,7 +310,10 @@ class Cluster:
         return bit
 
     def route_closed(self, route: Route) -> None:
-        """Forget a closed route; if the configuration or a peer gave its address, connect again."""
+        """Remove a closed connection, and connect again later if its address is known.
+
+        After the end of a route, its additional connections are closed too.
+        """
         self.greeting.discard(route)
         self.pulse.closed(route)
         if self.replication is not None:
@@ -383,8 +390,8 @@ class Cluster:
     def fence(self, passed: Callable[[], None]) -> None:
         """Call `passed` when every other server has applied all interest that this server has sent so far.
 
-        By then, all messages that the other servers sent before have arrived, except those on the connections for
-        large messages.
+        By then, all messages that the other servers sent before they applied the interest have arrived, except those
+        on the connections for large messages. A server whose route closes is no longer awaited.
         """
         self.tell_interest()
         fence = _Fence(len(self.routes), passed)
@@ -395,7 +402,7 @@ class Cluster:
             passed()
 
     def _passed(self, server_id: str) -> None:
-        """Note the answer of a server to the oldest fence."""
+        """Record the answer of a server to its oldest fence, and call `passed` after the last awaited answer."""
         fences = self._fences.get(server_id)
         if fences:
             fence = fences.popleft()
@@ -411,7 +418,7 @@ class Cluster:
         self._have_news()
 
     def clients_changed(self, account: Account) -> None:
-        """Send the other servers the number of clients that an account has here."""
+        """Send the other servers, in this turn, the number of clients that an account has here."""
         if self.routes:
             self.headcount.note(account)
             self._have_news()
@@ -422,7 +429,7 @@ class Cluster:
             next(iter(self.routes.values())).wake()
 
     def tell_interest(self) -> None:
-        """Send the changes of interest since the last call to the servers of all open routes."""
+        """Send the interest and the numbers of clients that have changed since the last call on all open routes."""
         self.host.turn_state.news = False
         self.headcount.tell()
         changed, self._changed = self._changed, []
@@ -470,7 +477,7 @@ class Cluster:
         self._tell_peers()
 
     def set_own_urls(self, urls: tuple[str, ...]) -> None:
-        """Send this server's addresses for clients to the other servers."""
+        """Set this server's addresses for clients, and send them to the other servers."""
         self._urls = urls
         self._tell_peers()
 
@@ -503,7 +510,7 @@ class Cluster:
         """Apply the description that another server sent of itself and its peers.
 
         Raises:
-            BadHello: the body is not valid JSON.
+            BadHello: the body is not valid JSON, or has an invalid field.
         """
         given = read_object(body, "the description of the other side")
         urls = read_urls(given.get("connect_urls"))
@@ -518,7 +525,11 @@ class Cluster:
             self._urls_changed()
 
     def _learn(self, peer: Any) -> str:
-        """Connect to a server whose address a peer sent, unless there is a route to it; return its id."""
+        """Connect to a server whose address a peer sent, unless there is a route to it; return its id.
+
+        Raises:
+            BadHello: the description of the server is invalid.
+        """
         if not isinstance(peer, dict):
             raise BadHello("one of the other side's peers is not a JSON object")
         server_id, host, port = peer.get("id"), peer.get("host"), peer.get("port")
@@ -530,7 +541,7 @@ class Cluster:
         return server_id
 
     def route_synced(self, route: Route) -> None:
-        """Note that the other side has sent all of its interest."""
+        """Log that the other side has sent all of its interest."""
         self.host.log.debug(f"{route} - all interest of the other server is known")
 
     def pong(self, route: Route, body: bytes) -> None:

@@ -28,7 +28,7 @@ _LENGTHS = Struct("<5I")
 
 @dataclass(frozen=True, slots=True)
 class Forwarded:
-    """A message for the plain subscriptions of the subject `key`."""
+    """A message that another server must deliver to its plain subscriptions of the subject `key`."""
 
     account: str
     key: bytes
@@ -48,7 +48,7 @@ def decode(data: bytes) -> Forwarded:
     """Return a message from its bytes.
 
     Raises:
-        ValueError: the bytes are no message, or one with an invalid subject.
+        ValueError: the bytes are not a complete message, or a subject in the message is invalid.
     """
     if len(data) < _LENGTHS.size:
         raise ValueError(f"a forwarded message of {len(data)} bytes")
@@ -66,7 +66,7 @@ def decode(data: bytes) -> Forwarded:
 
 
 def deliver(accounts: Mapping[str, Account], message: Forwarded) -> None:
-    """Deliver a message of another server to the subscriptions that it is for."""
+    """Deliver a message from another server to the plain subscriptions of its `key`; drop it if there are none."""
     account = accounts.get(message.account)
     if account is None:
         return
@@ -77,7 +77,10 @@ def deliver(accounts: Mapping[str, Account], message: Forwarded) -> None:
 
 
 def send_only(account: Account, message: Forwarded, targets: Collection[Subscription]) -> None:
-    """Send a message to `targets` and to no other matching subscription, by marking the others closed meanwhile."""
+    """Send a message to `targets` and to no other matching subscription.
+
+    The other subscriptions are marked as closed during the call.
+    """
     found = account.subs.match(message.subject)
     others = [each for each in found if not each.closed and each not in targets]
     for each in others:

@@ -22,7 +22,7 @@ class Greeting:
         self._timer: Timer | None = None
 
     def begin(self) -> None:
-        """Send INFO if the other side opened the connection; then wait for the other side's line."""
+        """Start the time limit, and send INFO if the other side opened the connection."""
         route, cluster = self._route, self._cluster
         host = cluster.host
         deadline_ns = host.clock.now_ns() + cluster.options.authorization.timeout_ns
@@ -31,7 +31,7 @@ class Greeting:
             route.send_line(info_line(cluster.me(route)))
 
     def cancel(self) -> None:
-        """Stop waiting for the other side."""
+        """Cancel the time limit."""
         if self._timer is not None:
             self._timer.cancel()
 
@@ -39,7 +39,7 @@ class Greeting:
         """Handle one line from the other side.
 
         Raises:
-            BadHello: the line is not allowed here.
+            BadHello: the line is invalid or not allowed here.
         """
         if line.startswith(b"-ERR"):
             self._cluster.refused_by(self._route, shown(line[4:].strip().strip(b"'")))
@@ -61,7 +61,7 @@ class Greeting:
         self._open(info)
 
     def _answer(self, info: PeerInfo) -> None:
-        """Send CONNECT to the side that listens, or refuse it."""
+        """Send CONNECT to the listening side, or close the route if that side is refused."""
         refusal = self._cluster.refusal(self._route, info)
         if refusal:
             self._route.close(refusal.reason, refusal.text)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Headcount:
-    """Sends this server's numbers of clients to other servers, and adds up the numbers that they have sent."""
+    """The numbers of clients per account that servers exchange: those to send, and the sums of those received."""
 
     def __init__(self, routes: dict[str, Route]) -> None:
         self._routes = routes

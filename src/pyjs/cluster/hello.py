@@ -29,7 +29,7 @@ TEXT_MAX = 4096
 
 
 class BadHello(ValueError):
-    """Raised for an invalid first line or frame from the other side; the exception's text says what is wrong."""
+    """Raised if a first line or a frame from the other side is invalid. The exception's text is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ def read_hello(line: bytes, verb: str) -> PeerInfo:
     """Return the description in the first line of the other side; `verb` is INFO or CONNECT.
 
     Raises:
-        BadHello: another verb, a nats-server, another version, or invalid JSON.
+        BadHello: the line is invalid, or the other side is a nats-server or has another version.
     """
     name, _, text = line.partition(b" ")
     if name.upper() != verb.encode():
@@ -102,7 +102,7 @@ def read_hello(line: bytes, verb: str) -> PeerInfo:
 
 
 def foreign(given: dict[str, Any]) -> str:
-    """Return the text that refuses a server other than pyjs-server."""
+    """Return the text that refuses a nats-server. `given` are the fields of its first line."""
     name = given.get("server_name") or given.get("name") or given.get("server_id") or "unknown"
     return (
         f"{shown(name)} is a nats-server, whose route protocol pyjs-server does not speak;"
@@ -152,10 +152,10 @@ def _number(given: dict[str, Any], name: str) -> int:
 
 
 def read_urls(given: object) -> tuple[str, ...]:
-    """Return a list of addresses from JSON.
+    """Return the addresses in `given`, a value from JSON.
 
     Raises:
-        BadHello: the value is not a list of texts, or is too long.
+        BadHello: the value is not a list of at most URLS_MAX short printable strings.
     """
     urls = given or []
     if (
@@ -168,7 +168,7 @@ def read_urls(given: object) -> tuple[str, ...]:
 
 
 def read_sender(text: bytes) -> Sender:
-    """Return the client of another worker that `text`, in JSON, describes.
+    """Return the sender of a message, a client of another worker, from its description in JSON.
 
     Raises:
         BadHello: `text` is not a JSON object.
@@ -177,10 +177,10 @@ def read_sender(text: bytes) -> Sender:
 
 
 def read_object(text: bytes, what: str) -> dict[str, Any]:
-    """Return a JSON object from the other side.
+    """Return the JSON object in `text`, which the other side sent; `what` describes this text in errors.
 
     Raises:
-        BadHello: `what` is not a JSON object.
+        BadHello: `text` is not a JSON object.
     """
     try:
         found = orjson.loads(text)

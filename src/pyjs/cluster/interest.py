@@ -2,7 +2,7 @@
 
 Each subject and queue group is sent to other servers once, with the number of the group's members at this server, and
 again only when this number changes. Changes are collected: many changes of a subject in one turn cause only one
-frame. Knows nothing of routes.
+frame. This module does not use routes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Key: TypeAlias = tuple[bytes, bytes]  # subject, and queue group or b"" for plai
 
 
 class Interest:
-    """The interest of one account; stored as `Account.interest`."""
+    """The interest of one account at this server; stored as `Account.interest`."""
 
     def __init__(self, account: Account, changed: Callable[[Interest], None]) -> None:
         self.account = account
@@ -62,10 +62,10 @@ class Interest:
         return count if key[1] else min(count, 1)
 
     def withdraw(self, keys: Iterable[Key]) -> bool:
-        """Make other servers stop sending messages for these subscriptions, which still receive messages in transit.
+        """Withdraw interest, so that other servers stop sending messages for it; return whether any was withdrawn.
 
-        A key occurs once for each subscription that leaves. Has no effect on a subject and queue group that a further
-        subscription shares. Return whether there was any effect.
+        `keys` has the key of each subscription that leaves. A key that further subscriptions share is not withdrawn.
+        The subscriptions remain, and receive messages in transit.
         """
         withdrawn = [
             key
@@ -78,7 +78,7 @@ class Interest:
         return bool(withdrawn)
 
     def take_changes(self) -> list[Key]:
-        """Return the changes since the last call, oldest first."""
+        """Return the keys that have changed since the last call, oldest first."""
         changes, self._changes = list(self._changes), {}
         return changes
 
@@ -90,9 +90,9 @@ class Interest:
 
 
 def keys_of(sub: Subscription) -> tuple[Key, ...]:
-    """Return the interest that other servers must know for `sub`; () if its sink tells them nothing (`stays_here`).
+    """Return the keys of the interest that is sent to other servers for `sub`; () if its sink has `stays_here` set.
 
-    The subjects are those of the sink's `told_as`, if it has any, instead of the subscription's own.
+    If the sink has `told_as`, the keys have these subjects instead of the subscription's own.
     """
     if getattr(sub.sink, "stays_here", False):
         return ()

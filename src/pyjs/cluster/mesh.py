@@ -1,7 +1,7 @@
 """The servers to connect to: configured ones, and those learned from peers.
 
-Knows addresses and times, but no sockets: `take_dials` returns the addresses to connect to; the caller
-connects, and then calls `connected` or `failed`. A configured address is tried without end. A server learned from
+This module uses no sockets: `take_dials` returns the addresses to connect to; the caller connects, and then calls
+`connected` or `failed`. A configured address is tried without end. A server learned from
 a peer is tried as long as any peer has a route to it, and after that for KEEP_NS and at least `connect_retries`
 times. So the halves of a split cluster join again even if no configured address leads from one half to the other.
 """
@@ -32,9 +32,11 @@ LEARNED_MAX = 256  # maximum number of learned addresses
 
 
 class DialState(enum.Enum):
-    """The states of a Dial: WAITING -> DIALING -> CONNECTED, or back to WAITING after a failure.
+    """The states of a `Dial`.
 
-    DIALING -> DROPPED if the address is this server's own.
+    WAITING becomes DIALING when the address is due. DIALING becomes CONNECTED, or WAITING again after a failure.
+    CONNECTED becomes WAITING when the route is lost. A dial is DROPPED if its address is removed or is this server's
+    own.
     """
 
     WAITING = enum.auto()
@@ -94,7 +96,7 @@ class Mesh:
         return left
 
     def learned(self, host: str, port: int, server_id: str) -> None:
-        """Add the address of a server learned from a peer."""
+        """Add the address of a server learned from a peer, unless it is known, or too many addresses were learned."""
         at = (host, port)
         if at in self._dials or any(dial.server_id == server_id for dial in self._dials.values()):
             return
@@ -106,7 +108,10 @@ class Mesh:
         self._add(Dial(host, port, learned=True, server_id=server_id))
 
     def beside(self, dial: Dial, rid: int, purposes: tuple[str, ...] = (PULSE, BULK)) -> None:
-        """Also open connections for other purposes, while the other server has the route with the number `rid`."""
+        """Open an additional connection for each of `purposes` to the server of a route.
+
+        `rid` is the number that the other server has given the route.
+        """
         for purpose in purposes:
             before = self._beside.get((dial.server_id, purpose))
             if before is not None:
@@ -118,13 +123,13 @@ class Mesh:
             self._dial(beside)
 
     def take_dials(self) -> list[Dial]:
-        """Return the addresses to connect to now."""
+        """Remove and return the addresses to connect to now."""
         due = self.due.copy()
         self.due.clear()
         return due
 
     def failed(self, dial: Dial, cause: str) -> None:
-        """Note that a connection attempt failed, and try again later."""
+        """Handle a failed connection attempt: try again later, or forget a learned address after many failures."""
         if dial.state is not DialState.DIALING:
             return
         if dial.purpose != MESSAGES:
@@ -150,7 +155,7 @@ class Mesh:
         return self._host.clock.now_ns() - dial.lost_ns > KEEP_NS
 
     def connected(self, dial: Dial, server_id: str) -> None:
-        """Store which server answers at an address: there is a route to it, perhaps over another connection."""
+        """Record that the server at an address has a route to this server, perhaps over another connection."""
         dial.state, dial.server_id, dial.failures = DialState.CONNECTED, server_id, 0
 
     def is_self(self, dial: Dial) -> None:
@@ -165,12 +170,12 @@ class Mesh:
         )
 
     def is_settled(self) -> bool:
-        """Return whether connecting to each address has succeeded, or failed at least once."""
+        """Return whether each address is connected, has failed at least once, or is no longer tried."""
         tried = (DialState.CONNECTED, DialState.DROPPED)
         return all(dial.state in tried or dial.failures for dial in self._dials.values())
 
     def route_lost(self, server_id: str) -> None:
-        """Connect again to a server whose route was lost."""
+        """Connect again to a server whose route was lost, and drop its additional connections."""
         for dial in list(self._dials.values()):
             if dial.server_id == server_id and dial.state in (DialState.CONNECTED, DialState.DIALING):
                 self._wait(dial)
@@ -180,7 +185,7 @@ class Mesh:
                 self._drop(beside)
 
     def stop(self) -> None:
-        """Make no more connections."""
+        """Cancel all connection attempts, and make no more."""
         self._stopped = True
         for dial in [*self._dials.values(), *self._beside.values()]:
             self._cancel(dial)

@@ -61,7 +61,7 @@ class Pulse:
             self._timer = None
 
     def came(self, connection: Route) -> None:
-        """Handle a heartbeat: send this server's own heartbeats at once, unless it has just done so."""
+        """Handle a heartbeat: send this server's own heartbeats at once, unless they were sent a moment ago."""
         info = connection.info
         if info is None or self.connections.get(info.server_id) is not connection or self._timer is None:
             return
@@ -101,7 +101,7 @@ class Pulse:
             self._arm(wait_ns)
 
     def _judge(self, server_id: str, quiet_ns: int) -> None:
-        """Mark the route to a server as silent, or close it, after `quiet_ns` without a heartbeat."""
+        """Mark the route to a server as silent or as heard, or close it, after `quiet_ns` without a heartbeat."""
         route = self._cluster.routes.get(server_id)
         if route is None:
             self.connections[server_id].close("Stale Connection")

@@ -22,7 +22,7 @@ cdef bytes AUDIT = b"$JS.EVENT.ADVISORY.API"    # jetstream.api.audit.SUBJECT
 
 
 cdef class RemoteAccount(RemoteSink):
-    """The receiver of messages for the subscriptions that one account has at the other server."""
+    """The receiver of messages for the subscriptions that one account has at another server."""
 
     def __cinit__(self, RouteWriter writer not None, Account account not None, uint32_t number, bint silent):
         self.writer = writer
@@ -39,7 +39,7 @@ cdef class RemoteAccount(RemoteSink):
         return self.send(m, t)
 
     cdef int send(self, Msg* m, Target* t) noexcept nogil:
-        """Send a message, unless the other server already has it."""
+        """Send a message for a subscription, unless the other server already has it; return 1 if it is sent, or 0."""
         if t.sub.closed or m.told == EVERYWHERE or not self.writer.is_open:
             return 0
         if m.told & self.writer.bit:

@@ -36,7 +36,11 @@ class Replicas(Protocol):
     """The receiver of batches: consensus.Consensus, or its owner."""
 
     def receive(self, node: int, data: bytes) -> None:
-        """Handle a batch. Raises ValueError if it is damaged."""
+        """Handle a batch.
+
+        Raises:
+            ValueError: the batch is damaged.
+        """
 
     def node_silent(self, node: int) -> None:
         """Handle a node that does not answer."""
@@ -49,16 +53,21 @@ class Notes(Protocol):
     """The receiver of notes: jetstream.member.member_node."""
 
     def take_note(self, node: int, data: bytes) -> None:
-        """Handle a note. Raises ValueError if it is damaged."""
+        """Handle a note.
+
+        Raises:
+            ValueError: the note is damaged.
+        """
 
 
 class Replication:
     """This server's connections for consensus to other servers; implements `Peers` of consensus."""
 
     def __init__(self, cluster: Cluster, *, heeds_silence: bool = True) -> None:
-        """Begin without connections. Without `heeds_silence`, a server is silent only if its connection has ended.
+        """Begin without connections.
 
-        That is for workers: on one machine, a process that ends closes its connections, and a silent process is busy.
+        If `heeds_silence` is False, a server counts as silent only after its connection has closed. This is for
+        workers: a worker that sends no heartbeats is busy, and one that ends closes its connections.
         """
         self._cluster = cluster
         self._heeds_silence = heeds_silence
@@ -118,7 +127,7 @@ class Replication:
         return self._connections.get(number_of(info.server_name))
 
     def note_silence(self, route: Route, silent: bool) -> None:
-        """Record whether the server at the other end of a route is silent."""
+        """Report to consensus that the server at the other end of a route is silent, or is heard again."""
         if self._consensus is None or route.info is None or not self._heeds_silence:
             return
         node = number_of(route.info.server_name)
@@ -128,7 +137,7 @@ class Replication:
             self._consensus.node_heard(node)
 
     def receive(self, route: Route, data: bytes) -> None:
-        """Handle a batch or a note.
+        """Handle a batch, a note or a forwarded message.
 
         Raises:
             BadHello: the data is damaged, or the connection has another purpose.
@@ -151,20 +160,23 @@ class Replication:
         return self._cluster.own_routes()
 
     def hold_messages(self, is_awaited: Callable[[str, bytes], bool]) -> None:
-        """From now on, hold messages to replicated streams without a leader; `is_awaited` finds their subjects."""
+        """From now on, hold messages without a receiver to streams that may soon have a leader.
+
+        `is_awaited(account, subject)` must return whether the subject is that of such a stream.
+        """
         self._cluster.hold_messages(Awaited(self._cluster.host, is_awaited))
 
     def withdraw(self, account: Account, keys: Iterable[tuple[bytes, bytes]]) -> None:
-        """Make other servers stop sending messages for these subscriptions."""
+        """Withdraw interest of an account, so that other servers stop sending messages for it."""
         if isinstance(account.interest, Interest):
             account.interest.withdraw(keys)
 
     def fence(self, passed: Callable[[], None]) -> None:
-        """Call `passed` when all messages have arrived that other servers sent before they knew this interest."""
+        """Call `passed` when every other server has applied the interest sent so far, see `Cluster.fence`."""
         self._cluster.fence(passed)
 
     def quiet_ns(self, node: int) -> int:
-        """Return the time in ns since the last bytes from a node; 0 if it is unknown."""
+        """Return the time in ns since the last bytes from a node; 0 if there is no connection to the node."""
         route = self._connections.get(node)
         if route is None or route.info is None:
             return 0
@@ -181,9 +193,9 @@ class Replication:
         self.send(node, [NOTE, note])
 
     def forward(self, info: PeerInfo, message: Forwarded) -> bool:
-        """Send a message to certain subscriptions at the server `info`.
+        """Send a message to the server `info`, which delivers it to certain subscriptions, see `Forwarded`.
 
-        Return False if that is not possible: there is no connection, or the server has another version.
+        Return False if there is no connection, or the server has another version.
         """
         route = self.connection_to(info)
         if route is None or info.version != __version__:

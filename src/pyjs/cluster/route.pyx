@@ -91,7 +91,7 @@ cdef class Route:
         main.writer.use_bulk(self.writer)
 
     def close(self, str reason, str error="") -> None:
-        """End the route, and remove its subscriptions at once; the other side gets -ERR `error`."""
+        """End the route, and remove its subscriptions at once. If `error` is given, send it to the other side."""
         if self.state == CLOSED:
             return
         self.needs_turn = True
@@ -135,7 +135,10 @@ cdef class Route:
     # -- reading -------------------------------------------------------------------------------------------
 
     def receive_data(self, bytes data) -> bool:
-        """Handle one read; input beyond the share of a turn waits. Return False if the route has ended."""
+        """Handle the bytes of one read; input beyond the share of a turn waits.
+
+        Return False if the route has ended.
+        """
         if self.state == CLOSED:
             return False
         self.turn.now = self.last_activity_ns = self.host.clock.now_ns()
@@ -234,7 +237,7 @@ cdef class Route:
     cdef int64_t parse_read(self, int64_t left) except? -1:
         """Parse frames of one read within `left` units of work; return the unused units.
 
-        `input.begun` shows that a part of a frame is left.
+        If `input.begun` is true afterwards, a part of the read is left.
         """
         cdef int found
         while left > 0:
@@ -263,9 +266,9 @@ cdef class Route:
         return left
 
     cdef int64_t take_msg(self) except -1:
-        """Deliver one message frame to this server's subscriptions.
+        """Deliver one message frame to this server's subscriptions; return the cost in units of work.
 
-        Return its cost: 1, plus at least 1 for each receiver (more for larger payloads).
+        If the frame is invalid, the route is closed.
         """
         cdef MsgFixed fixed
         cdef Msg m
@@ -382,7 +385,11 @@ cdef class Route:
         return 0
 
     def take_account(self, uint32_t number, bytes name) -> None:
-        """Store the number that the other side uses for an account."""
+        """Store the number that the other side uses for an account.
+
+        Raises:
+            BadHello: the number is not the next one, or is too high.
+        """
         if number != <uint32_t> len(self.numbered) or number >= ACCOUNTS_MAX:
             raise BadHello(f"account number {number} follows {len(self.numbered) - 1}")
         text = name.decode("utf-8", "replace")
@@ -390,7 +397,11 @@ cdef class Route:
         self.numbered.append(Unknown(text) if account is None else self.remote_account(account))
 
     def take_interest(self, uint32_t number, bytes body) -> None:
-        """Change the interest of an account at the other side."""
+        """Change the interest of an account at the other side.
+
+        Raises:
+            BadHello: the account number is unknown, or the body is invalid.
+        """
         cdef InterestFixed fixed
         if number >= <uint32_t> len(self.numbered):
             raise BadHello(f"interest of account number {number}, which has no name")
@@ -414,7 +425,11 @@ cdef class Route:
             remote.weights.pop((subject, queue), None)
 
     def take_clients(self, uint32_t number, bytes body) -> None:
-        """Record the number of clients that an account has at the other side."""
+        """Record the number of clients that an account has at the other side.
+
+        Raises:
+            BadHello: the account number is unknown, or the body has the wrong size.
+        """
         if number >= <uint32_t> len(self.numbered) or len(body) != CLIENTS_SIZE:
             raise BadHello(f"clients of account number {number}, which has no name, or no number of them")
         remote = self.numbered[number]
@@ -432,7 +447,7 @@ cdef class Route:
                     remote.set_weight(subject, queue, weight)
 
     def remote_account(self, Account account) -> RemoteAccount:
-        """Return the account at the other side; the first call sends the number that this server uses for it."""
+        """Return an account at the other side; the first call for an account sends the number that identifies it."""
         remote = self.remote.get(account.name)
         if remote is None:
             remote = self.remote[account.name] = RemoteAccount(
@@ -460,7 +475,7 @@ cdef class Route:
         self.writer.send_line(line)
 
     def send_error(self, str text) -> None:
-        """Send -ERR with the reason why the route ends."""
+        """Send the reason why the route ends: as -ERR during the greeting, later as a frame."""
         if self.state == GREETING:
             self.send_line(f"-ERR '{text}'\r\n".encode())
         else:
@@ -471,7 +486,7 @@ cdef class Route:
         self.writer.send_frame(FRAME_INFO, text)
 
     def send_ping(self, bytes body) -> None:
-        """Send PING with bytes that the other side must send back."""
+        """Send PING with a body of at most PING_MAX bytes, which the other side sends back."""
         self.writer.send_frame(FRAME_PING, body)
 
     def send_beat(self) -> None:
@@ -483,7 +498,7 @@ cdef class Route:
         self.writer.send_now(FRAME_CONSENSUS, parts)
 
     def allow(self, size_t pending_max) -> None:
-        """Let up to `pending_max` bytes wait for the other side."""
+        """Set the maximum number of bytes that may wait for the other side."""
         self.writer.allow(pending_max)
 
     def send_synced(self) -> None:
@@ -491,7 +506,7 @@ cdef class Route:
         self.writer.send_frame(FRAME_SYNCED, b"")
 
     def flush_output(self) -> None:
-        """Write queued output; called by the node's turn."""
+        """Write queued output, or close the route if too much output waits; called by the node's turn."""
         self.writer.dirty = False
         if self.state == CLOSED:
             return
@@ -558,7 +573,7 @@ cdef class Route:
         return count
 
     def set_silent(self, bint silent) -> None:
-        """Record whether the other server has been silent for a while; if so, queue groups prefer other servers."""
+        """Record whether the other server has been silent for a while. Queue groups then prefer other servers."""
         self.silent = silent
         for remote in self.remote.values():
             remote.set_silent(silent)
@@ -608,14 +623,18 @@ cdef bint is_tail(Msg* m) noexcept nogil:
 
 
 cdef object number_of(bytes body):
-    """Return the number in the body of a frame."""
+    """Return the number in the body of a frame.
+
+    Raises:
+        BadHello: the body does not have 8 bytes.
+    """
     if len(body) != 8:
         raise BadHello(f"a number of {len(body)} bytes")
     return int.from_bytes(body, "little")
 
 
 cdef set names_of(const char* at, size_t left):
-    """Return the names of queue groups in a frame; are_queues has checked their form."""
+    """Return the names of queue groups in a frame; `are_queues` must have checked the bytes."""
     cdef set names = set()
     cdef uint32_t n = 0
     while left:

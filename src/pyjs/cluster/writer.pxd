@@ -11,7 +11,7 @@ cdef enum:
     PUBLISHERS = 64             # classes of publishers; all publishers of a class change connections together
 
 cdef inline size_t class_of(Msg* m) noexcept nogil:
-    """Return the class of the publisher, a few bits of its address: sessions are far apart in memory."""
+    """Return the class of a message's publisher, which is a few bits of the publisher's address in memory."""
     return (<size_t> m.origin >> 10) % PUBLISHERS
 
 cdef class RouteWriter:

@@ -51,7 +51,7 @@ cdef class RouteWriter:
         self.bulk = bulk
 
     def note_taken(self, uint64_t count) -> None:
-        """Store how many messages of the bulk connection the other side has handled."""
+        """Store the number of messages of the bulk connection that the other side has handled."""
         self.aside_done = count
 
     def end(self) -> None:
@@ -61,7 +61,7 @@ cdef class RouteWriter:
         self.route = None
 
     cdef int send_msg(self, Msg* m, uint32_t account, Target* t) noexcept nogil:
-        """Write a message for the plain subscriptions or for the queue group of `t`; return -1 if out of memory."""
+        """Write a message for the plain subscriptions or the queue group of `t`; return 0, or -1 if out of memory."""
         cdef FrameHeader header
         cdef MsgFixed fixed
         cdef bint plain = t.sub.queue_id == 0
@@ -119,7 +119,7 @@ cdef class RouteWriter:
         return 0
 
     cdef int send_aside(self, Msg* m, uint32_t account, Target* t) noexcept nogil:
-        """Write a message to the connection for large messages."""
+        """Write a message to the connection for large messages; return 0, or -1 if out of memory."""
         self.last = NULL
         if self.bulk.after != self.frames:
             self.bulk.send_after(self.frames)
@@ -129,7 +129,7 @@ cdef class RouteWriter:
         return 0
 
     cdef void send_after(self, uint64_t frames) noexcept nogil:
-        """Make the other side handle the first `frames` frames of the route before it reads on in this connection."""
+        """Send a frame that makes the other side wait until it has handled the first `frames` frames of the route."""
         cdef FrameHeader header
         header.size, header.account, header.kind, header.flags, header.reserved = 8, 0, FRAME_AFTER, 0, 0
         self.after = frames
@@ -138,7 +138,7 @@ cdef class RouteWriter:
         self.out.add(<const char*> &frames, 8)
 
     cdef int add_queue_to(self, Msg* m, Target* t) noexcept nogil:
-        """Add the queue group of `t` to the frame of `m`; return -1 if another frame has followed."""
+        """Add the queue group of `t` to the frame of `m`; return 0, or -1 if another frame has followed."""
         if self.last == m:
             return self.add_queue(t)
         return self.bulk.add_queue(t) if self.bulk is not None and self.bulk.last == m else -1
@@ -153,7 +153,7 @@ cdef class RouteWriter:
     cdef int add_queue(self, Target* t) noexcept nogil:
         """Add the queue group of `t` to the last frame.
 
-        Return -1 if the frame is not at the end of the buffer any more.
+        Return 0, or -1 if the frame can no longer be extended.
         """
         cdef uint32_t more = t.sub.queue_len + 4
         cdef FrameHeader header
@@ -238,7 +238,7 @@ cdef class RouteWriter:
         return 0
 
     def flush(self) -> None:
-        """Write all queued frames, unless the transport's buffer is full."""
+        """Write all queued frames, unless the transport is closed or its buffer is full."""
         if self.is_bulk and self.asked < self.out_msgs:
             self.asked = self.out_msgs
             self.send_frame(FRAME_PING, self.asked.to_bytes(8, "little"))
@@ -261,7 +261,7 @@ cdef class RouteWriter:
         self.out.clear()
 
     def pause(self, bint paused) -> None:
-        """Keep output in the writer while the transport's buffer is full."""
+        """Pause the output, because the transport's buffer is full, or resume it."""
         self.paused = paused
         self.out.unsent = self.link.pending_size()
         if not paused and self.out.queued():

@@ -67,7 +67,7 @@ _FRAMES_SIZE = Struct("<4xI")
 
 
 class BadBatch(ValueError):
-    """Raised for a damaged batch, of which no part may be used. The exception's text names the invalid field."""
+    """Raised if a batch is invalid; no part of it may be used. The exception's text names the invalid field."""
 
 
 class Frames(NamedTuple):
@@ -79,7 +79,7 @@ class Frames(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Fetch:
-    """A request for a part of a snapshot."""
+    """A request for the part of a snapshot's data from byte `offset` on."""
 
     group: int
     index: int
@@ -88,7 +88,7 @@ class Fetch:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of a snapshot."""
+    """The part of a snapshot's data that begins at byte `offset`."""
 
     group: int
     index: int
@@ -98,7 +98,10 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The end of a snapshot transfer: the receiver made it durable, or the sender no longer offers it."""
+    """The end of a snapshot transfer.
+
+    If `done` is True, the receiver has made the snapshot durable. Otherwise the sender no longer offers the snapshot.
+    """
 
     group: int
     index: int
@@ -107,7 +110,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Lacks:
-    """The announcement that, since a start of its node, a peer may lack entries that it has acknowledged."""
+    """An announcement that a peer may lack entries that it acknowledged before start number `boot` of its node."""
 
     group: int
     peer: int
@@ -116,7 +119,7 @@ class Lacks:
 
 @dataclass(frozen=True, slots=True)
 class Has:
-    """The last entry of a peer, which may itself be in doubt; the answer to `Lacks`."""
+    """The term and index of a peer's last entry, sent in answer to `Lacks`."""
 
     group: int
     peer: int
@@ -128,44 +131,44 @@ Batch: TypeAlias = Frames | Fetch | Part | Outcome | Lacks | Has
 
 
 def of_frames(frames: bytes, payloads: Sequence[bytes]) -> list[bytes]:
-    """Return a batch of frames, in pieces."""
+    """Return the pieces of a batch with frames of the engine and the payloads of their entries."""
     return [_HEADER.pack(VERSION, _FRAMES, 0, len(frames)), frames, *payloads]
 
 
 def of_fetch(group: int, index: int, offset: int) -> list[bytes]:
-    """Return a batch that requests a part of a snapshot."""
+    """Return the pieces of a batch that requests the part of a snapshot from byte `offset` on."""
     return [_HEADER.pack(VERSION, Kind.FETCH, 0, 0), _PLACE.pack(group, index, offset)]
 
 
 def of_part(group: int, index: int, offset: int, data: bytes) -> list[bytes]:
-    """Return a batch with a part of a snapshot."""
+    """Return the pieces of a batch with the part of a snapshot that begins at byte `offset`."""
     return [_HEADER.pack(VERSION, Kind.PART, 0, 0), _PLACE.pack(group, index, offset), data]
 
 
 def of_outcome(group: int, index: int, *, done: bool) -> list[bytes]:
-    """Return a batch that ends a snapshot transfer.
+    """Return the pieces of a batch that ends a snapshot transfer.
 
-    `done`: the receiver has synced the state; otherwise the sender has dropped it.
+    If `done`, this node has received the snapshot and made it durable. Otherwise this node no longer offers it.
     """
     kind = Kind.DONE if done else Kind.GONE
     return [_HEADER.pack(VERSION, kind, 0, 0), _NAME.pack(group, index)]
 
 
 def of_lacks(group: int, peer: int, boot: int) -> list[bytes]:
-    """Return a batch that announces that a peer is in doubt."""
+    """Return the pieces of a batch that announces that a peer may have lost entries, see `Lacks`."""
     return [_HEADER.pack(VERSION, Kind.LACKS, 0, 0), _PLACE.pack(group, peer, boot)]
 
 
 def of_has(group: int, peer: int, term: int, index: int) -> list[bytes]:
-    """Return a batch with the last entry of a peer, in answer to `Lacks`."""
+    """Return the pieces of a batch with the term and index of a peer's last entry, in answer to `Lacks`."""
     return [_HEADER.pack(VERSION, Kind.HAS, 0, 0), _LAST.pack(group, peer, term, index)]
 
 
 def read(data: bytes, node: int = 0) -> Batch:
-    """Return the content of a batch; its payloads were checked against their descriptors.
+    """Return the content of a batch, after checking its payloads against their descriptors.
 
     Raises:
-        BadBatch: the batch is damaged, or has a frame that is not from a peer on `node` (0: any); use no part of it.
+        BadBatch: the batch is invalid, or has a frame that is not from a peer on `node` (0: any node).
     """
     if not HEADER_SIZE <= len(data) <= SIZE_MAX:
         raise BadBatch(f"size: a batch of {len(data)} bytes, not {HEADER_SIZE} to {SIZE_MAX}")

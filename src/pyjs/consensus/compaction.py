@@ -26,7 +26,7 @@ PATIENCE = 4  # factor by which a log may exceed its usual size while it waits f
 
 
 class Compaction:
-    """Finds the groups whose log has grown too large, and cuts their logs."""
+    """The queue of groups whose logs have grown too large, and the operations that cut these logs."""
 
     def __init__(self, engine: Groups, log: NodeLog, size_max: int, silent: Set[int]) -> None:
         self._engine = engine
@@ -36,40 +36,46 @@ class Compaction:
         self.full: dict[int, None] = {}  # queued groups
 
     def begin(self, member: Member) -> None:
-        """Begin to watch the log of a group."""
+        """Set the log size at which a newly opened group is queued for the first time."""
         member.compact_at = self._size_max
 
     def check(self, member: Member) -> None:
-        """Queue a group if its log is full."""
+        """Queue a group if its log is larger than `member.compact_at` bytes."""
         if member.log_size > member.compact_at:
             self.full[member.group] = None
 
     def add(self, groups: Iterable[int]) -> None:
-        """Queue groups because their entries prevent an old file of the node log from being reused."""
+        """Queue groups by number, whatever the size of their logs."""
         self.full.update(dict.fromkeys(groups))
 
     def take(self) -> int:
-        """Remove a group from the queue and return it; the queue must not be empty."""
+        """Remove the last group from the queue and return its number; the queue must not be empty."""
         group, _ = self.full.popitem()
         return group
 
     def may_cut(self, member: Member) -> bool:
-        """Return whether the log of a queued group may be cut now; if not, queue the group when its log has grown."""
+        """Return whether the log of a group may be cut now.
+
+        This method also sets the log size at which the group is queued again.
+        """
         member.compact_at = member.log_size + self._size_max // 4
         start = self._log.groups[member.group].start
         is_urgent = member.group in self._log.crowding()
         return member.cut_end() > start and (is_urgent or not self._is_behind(member))
 
     def must_drop(self, member: Member) -> bool:
-        """Return whether the log of a stopped replica, which applies no entries, has reached its limit."""
+        """Return whether the log of a stopped replica is too large, or prevents the reuse of a file of the node log.
+
+        This method also sets the log size at which the group is queued again.
+        """
         member.compact_at = member.log_size + self._size_max // 4
         is_large = member.log_size > PATIENCE * self._size_max
         return is_large or member.group in self._log.crowding()
 
     def cut(self, member: Member, index: int, state: bytes, size: int) -> bool:
-        """Stage the state after an applied entry as the new start of the log; this drops about `size` bytes.
+        """Stage `state`, the state after entry `index`, as the new start of the log of a group.
 
-        Return False if the engine cannot compact the log now.
+        This drops entries of about `size` bytes. Return False if the engine cannot compact the log now.
 
         Raises:
             CorruptRecord: the log of the group is damaged.
@@ -84,9 +90,9 @@ class Compaction:
         return True
 
     def _is_behind(self, member: Member) -> bool:
-        """Return whether a replica that answers needs entries before the new start.
+        """Return whether this node leads the group and a replica on a responding node lacks applied entries.
 
-        Return False if the log is too large to wait.
+        Return False if the log is too large to wait for such a replica.
         """
         if member.role != Role.LEADER or member.log_size > PATIENCE * self._size_max:
             return False
@@ -96,7 +102,7 @@ class Compaction:
 
 @dataclass(slots=True)
 class Made:
-    """The state of a machine after an entry, and the function that must be called with this state."""
+    """A state of a machine that is being created, and the function `ready` to call with the finished state."""
 
     member: Member
     index: int
@@ -107,10 +113,11 @@ class Made:
 
 
 class States:
-    """The states of machines, as descriptors and data. A large state is created in steps.
+    """The states of machines that are being created for snapshots and compactions.
 
-    With a sync interval, a state is used only after a pause in which a quorum must have synced its entries.
-    Otherwise, after a power failure of all nodes, this log might begin after the last entry of all other logs.
+    A large state is created in steps. With a sync interval, a finished state is held back until all replicas have
+    had the time to sync its entries. Otherwise, after a power failure of all nodes, the log of this node might begin
+    after the last entries of the other logs.
     """
 
     def __init__(self, faults: MachineFaults, sync_interval_ns: int) -> None:
@@ -129,10 +136,10 @@ class States:
     def make(
         self, member: Member, ready: Callable[[Made, bytes], None], now_ns: int, index: int | None = None
     ) -> None:
-        """Call `ready` with the state after the last applied entry, now or later; never if it cannot be created.
+        """Create the state after the last applied entry, and call `ready` with this state, now or later.
 
-        The log may begin after `index`, an earlier entry, if the state together with the entries after
-        `index` gives the same result.
+        `ready` is not called if the state cannot be created, or if an equal request is already pending. `index` is
+        the entry after which the log may begin with this state (None: the last applied entry).
         """
         if member.state is State.STOPPED or member.is_installing:
             return
@@ -153,7 +160,7 @@ class States:
             self.making.append(made)
 
     def go_on(self, members: Mapping[int, Member], now_ns: int) -> None:
-        """Run one step of the creation of a state."""
+        """Run the next step of the first state in `making`; drop this state if its group has closed or stopped."""
         if not self.making:
             return
         made = self.making.popleft()
@@ -182,7 +189,7 @@ class States:
             _give(made, data)
 
     def release(self, members: Mapping[int, Member], now_ns: int) -> None:
-        """Use the states that have waited long enough."""
+        """Pass on the states whose waiting time is over; drop those of closed or stopped groups."""
         while self._waiting and self._waiting[0][0] <= now_ns:
             _, made, data = self._waiting.popleft()
             if members.get(made.member.group) is made.member and made.member.state is State.RUNNING:

@@ -7,10 +7,10 @@ A turn, in the order of its effects:
 3. committed entries are applied, some in each turn, in fair order over the groups;
 4. reads whose index has been applied are answered, full logs are compacted, snapshots continue.
 
-If a machine raises an exception, its group stops on this node. A group that panics in the engine is reopened; one
+If a machine raises an exception, its group stops on this node. A group that panics in the engine is reopened. A group
 whose log is damaged returns empty, as a new replica. If the log fails, the node leaves all groups and sends nothing.
 
-Knows nothing of sockets, disks and clocks: the log and the peers are seams, and the time is that of the node's turn.
+This module uses no sockets, disks or clocks: the log and the peers are seams, and the time is that of the turn.
 Long because it has all calls of the engine.
 """
 
@@ -70,7 +70,7 @@ FAIR_APPLIES = 16  # entries of one group that are applied before those of anoth
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """The options of consensus."""
+    """The options of consensus. A tick is TICK_NS (10 ms)."""
 
     sync_interval_ns: int = 0  # 0: sync before every acknowledgement
     election_ticks: int = 20
@@ -79,7 +79,7 @@ class Tuning:
 
 
 class Consensus:
-    """The consensus of one node, for all its replicated groups."""
+    """The consensus of one node: the engine, the log and the members of all its replicated groups."""
 
     durability_class: type[Durability] = Durability  # tests use one with flaws
     member_class: type[Member] = Member
@@ -136,13 +136,14 @@ class Consensus:
     def open(
         self, group: int, name: str, machine: Machine, conf: Conf | None = None, incarnation: int = 1
     ) -> None:
-        """Open a group: a new one with `conf` (if empty, it waits for a snapshot), or the one stored in the log.
+        """Open a group: create a replica with membership `conf`, or use the replica in the log if `conf` is None.
 
-        The machine of a stored group gets `install` with the state at the start of the log, then the later entries.
-        `incarnation` of a new group must be higher than that of any earlier replica of the group on this node; if
-        the log may have lost a replica (`lost_unknown`), only the caller knows it. For a stored group it is the
-        newest incarnation that the caller knows: if the log is damaged, the replica starts empty with a higher
-        incarnation.
+        A new replica with an empty `conf` waits for a snapshot. The machine of a stored replica gets `install` with
+        the state at the start of the log, if there is one, and then the later entries.
+
+        The `incarnation` of a new replica must be higher than that of every earlier replica of the group on this
+        node. For a stored replica, `incarnation` is the highest that the caller knows. If its log is damaged, the
+        replica starts empty with a higher incarnation.
         """
         assert group not in self._members
         self._lost.forget(group)
@@ -255,9 +256,10 @@ class Consensus:
     # -- requests from the owner of a group --------------------------------------------------------------------
 
     def propose(self, group: int, payload: bytes, proposal: object = None) -> bool:
-        """Propose an entry; return False if this node does not lead the group.
+        """Propose an entry; return False if the entry is refused.
 
-        The machine gets `proposal` together with the committed entry, or in a call of `dropped`.
+        It is refused if this node does not lead the group, if the payload is larger than PAYLOAD_MAX bytes, or by the
+        engine. The machine gets `proposal` together with the committed entry, or in a call of `dropped`.
         """
         member = self._members.get(group)
         if member is None or not member.leads or len(payload) > batch.PAYLOAD_MAX:
@@ -274,7 +276,8 @@ class Consensus:
     def read_index(self, group: int, done: Callable[[], None]) -> bool:
         """Call `done` when all entries that were committed before this call have been applied on this node.
 
-        Returns False if no leader is known, or the group has stopped on this node.
+        Return False if the read is refused: the group is not open, has stopped on this node, or no leader is known.
+        An accepted read is dropped if the group stops, or if the leader does not answer in time.
         """
         member = self._members.get(group)
         if member is None or member.state is State.STOPPED:
@@ -285,12 +288,12 @@ class Consensus:
         return is_asked
 
     def has_tail(self, group: int) -> bool:
-        """Return whether the log of a group has entries that this node has not applied."""
+        """Return whether a group is open and its log has entries that this node has not applied."""
         member = self._members.get(group)
         return member is not None and member.applied < self._log.groups[group].last
 
     def set_prompt(self, group: int, is_prompt: bool) -> None:
-        """Set whether followers get a new commit index at once, or with the next entry and within 20 ms."""
+        """Set whether followers get a new commit index at once, or with the next entry but within two ticks."""
         member = self._members.get(group)
         if member is not None:
             member.is_prompt = is_prompt
@@ -298,7 +301,7 @@ class Consensus:
                 self._engine.set_prompt(group, is_prompt)
 
     def transfer(self, group: int, node: int) -> None:
-        """Transfer the leadership to the replica on another node.
+        """Begin to transfer the leadership of a group to the replica on another node.
 
         Raises:
             Refused: this node does not lead, or there is no voter on that node.
@@ -310,7 +313,7 @@ class Consensus:
         self._mark()
 
     def change(self, group: int, changes: Sequence[tuple[int, int]]) -> None:
-        """Propose changes of the membership as (Change, peer); several changes use joint consensus.
+        """Propose changes of the membership, each a pair (Change, peer). Several changes use joint consensus.
 
         Raises:
             Refused: this node does not lead, or another change is under way.
@@ -330,14 +333,18 @@ class Consensus:
         self._mark()
 
     def conclude(self, group: int) -> bool:
-        """Apply the whole log of a group without other replicas; return whether that is done. KeyError: not open."""
+        """Apply the whole log of a group that has no other replicas; return whether all entries are applied.
+
+        Raises:
+            KeyError: the group is not open.
+        """
         is_done = self.doubts.conclude(self._members[group])
         self._have_applied(self._members[group])
         self._queue()
         return is_done
 
     def status(self, group: int) -> GroupStatus:
-        """Return the current status of a group."""
+        """Return the current status of an open group."""
         return status_of(self._members[group], self._engine.status(group))
 
     # -- other nodes -------------------------------------------------------------------------------------------
@@ -380,7 +387,7 @@ class Consensus:
         self._mark()
 
     def node_heard(self, node: int) -> None:
-        """Note that a silent node answers again."""
+        """Record that a silent node answers again."""
         self._silent.discard(node)
         self._engine.node_heard(node)
         self._mark()
@@ -406,7 +413,7 @@ class Consensus:
             self._queue()
 
     def _agree(self) -> None:
-        """Report durable writes to the engine and handle its output, until there is no more at present."""
+        """Report durable writes to the engine, and handle the engine's output in at most ROUNDS rounds."""
         durability, payloads = self.durability, self._payloads
         if durability.queue:
             self._report_durable()
@@ -472,7 +479,7 @@ class Consensus:
         return has_vote
 
     def _take(self, ready: Ready, writes: Sequence[Write]) -> None:
-        """Handle the output of the engine: roles, committed entries, reads."""
+        """Handle the output of the engine: roles, memberships, committed entries, reads and snapshots."""
         for group, term, role, leader in ready.roles:
             member = self._members.get(group)
             if member is None:  # closed in this turn
@@ -504,7 +511,7 @@ class Consensus:
             self._snapshots.sent(group, peer, index, self._turn.now)
 
     def _report_durable(self) -> None:
-        """Report durable writes to the engine, and send the frames that waited for them."""
+        """Do the queued work whose writes are durable, and send the frames that waited for these writes."""
         for due in self.durability.take():
             if due.kind is Waits.STORED:
                 self._outbox.send(self._engine.stored(due.token))
@@ -549,7 +556,7 @@ class Consensus:
                 self._compaction.check(member)
 
     def _go_on(self) -> None:
-        """Continue the snapshots, and compact full logs."""
+        """Continue the snapshots, and compact the log of at most one group; queue a turn if work remains."""
         snapshots = self._snapshots
         while snapshots.ended:
             group, peer, done = snapshots.ended.pop()
@@ -576,7 +583,7 @@ class Consensus:
     # -- snapshots and the start of the log --------------------------------------------------------------------
 
     def _offered(self, made: Made, state: bytes) -> None:
-        """Offer a state to replicas that need entries that were cut."""
+        """Offer a state as a snapshot to replicas whose next entries were cut from the log."""
         group, index = made.member.group, made.index
         with suppress(RaftError):  # this node has lost the leadership
             self._engine.offer_snapshot(group, index, state[: descriptor.SIZE])
@@ -584,7 +591,10 @@ class Consensus:
             self._queue()
 
     def _cut(self, member: Member) -> None:
-        """Cut entries with durable effects from the start of a full log, unless another replica still needs them."""
+        """Begin to cut the log of a group, unless another replica still needs its entries.
+
+        If the machine has stopped and the log is too large, the group is closed instead.
+        """
         if member.state is State.STOPPED:
             if self._compaction.must_drop(member):
                 self._lose(member, "its machine is stopped, and its log has become too large")
@@ -604,7 +614,7 @@ class Consensus:
             self._lose_damaged(made.member, error)
 
     def _fetch(self, group: int, point: Point) -> None:
-        """Fetch the data of a snapshot from the leader."""
+        """Begin to fetch the data of a snapshot from the leader of the group."""
         member = self._members.get(group)
         if member is None:
             return
@@ -615,14 +625,14 @@ class Consensus:
             self._give_up(group)
 
     def _give_up(self, group: int) -> None:
-        """Reopen a group without the snapshot, which did not arrive."""
+        """Drop the snapshot that a group is fetching, and reopen the group from its log."""
         member = self._members.get(group)
         if member is not None and self._snapshots.finish(group) is not None:
             self.durability.add(Due(Waits.REOPEN, member=member), needs_sync=self.durability.is_always)
             self._queue()
 
     def _stage_installs(self) -> list[Due]:
-        """Stage complete snapshots in the log; return the work to do when they are written."""
+        """Stage complete snapshots in the log; return the work to do when they are durable."""
         dues = []
         for group in self._snapshots.take_whole():
             member = self._members[group]
@@ -646,7 +656,7 @@ class Consensus:
         return dues
 
     def _installed(self, member: Member, index: int) -> None:
-        """Use a snapshot that has become durable."""
+        """Install a snapshot that has become durable, and report it to the engine and to its sender."""
         incoming = self._snapshots.finish_whole(member.group, index)
         if incoming is None:
             return  # the group was reopened with the snapshot, or a newer snapshot is on its way
@@ -658,7 +668,7 @@ class Consensus:
         self._snapshots.arrived(member.group, incoming)
 
     def _install(self, member: Member, index: int, time_ns: int, data: bytes) -> None:
-        """Begin to install another state in a machine; `apply_some` runs the remaining steps."""
+        """Begin to install a state in the machine of a group; `Member.apply_some` runs the remaining steps."""
         self._faults.guard(member, partial(member.install, index, time_ns, data))
         if member.is_installing:
             self._have_applied(member)
@@ -672,7 +682,7 @@ class Consensus:
     # -- faults ------------------------------------------------------------------------------------------------
 
     def _find_lost(self) -> None:
-        """Close groups that have panicked in the engine, or have damaged entries, and log each once."""
+        """Handle the groups that have damaged entries, or that have panicked in the engine."""
         damaged = self._outbox.damaged
         while damaged:
             group, error = damaged.popitem()
@@ -684,7 +694,10 @@ class Consensus:
                 (self._lose if lacks_entries(text) else self._panicked)(member, text)
 
     def _panicked(self, member: Member, text: str) -> None:
-        """Close a group that has panicked in the engine; open it again from its log after a pause, which grows."""
+        """Close a group that has panicked in the engine, and reopen it from its log after a pause.
+
+        The pause grows with each panic of the group.
+        """
         self._host.log.error(
             f"The replica of {member} is opened again from its log, other groups go on: {text}"
         )
@@ -706,7 +719,7 @@ class Consensus:
         self._lose(member, f"its log is damaged: {error}")
 
     def _lose(self, member: Member, cause: str) -> None:
-        """Close a group whose log is no longer reliable; no write of this turn is acknowledged for it."""
+        """Close a group whose log can no longer be used; the group is opened again later as an empty replica."""
         self._host.log.error(f"The replica of {member} is closed on this server, other groups go on: {cause}")
         self._step_down(member)
         self._forget(member.group)
@@ -714,7 +727,7 @@ class Consensus:
         self._compaction.add([member.group])
 
     def _fail(self, cause: str) -> None:
-        """Leave all groups, because this node may lose entries that it acknowledges."""
+        """Leave all groups until a restart, because of `cause`."""
         if self.condition is Condition.RUNNING:
             self._host.log.error(
                 f"This server takes no part in replicated groups until a restart, because {cause}"
@@ -759,7 +772,7 @@ class Consensus:
             self._timer = self._host.timers.at(self._turn.now + wait_ns, self._tick)
 
     def _tend_log(self) -> None:
-        """Create the next file of the log in advance, and request a compaction of groups in old files."""
+        """Prepare the next file of the log, stage commit indexes, and queue groups that keep old files in use."""
         try:
             self.durability.look_ahead()
             self._is_staged |= self._log.stage_commits()
@@ -773,7 +786,7 @@ class Consensus:
         self._compaction.add(self._log.crowding())
 
     def _tick(self) -> None:
-        """Advance the time of the groups: at short intervals if they have work, otherwise rarely."""
+        """Advance the time of all groups, do the work that is due, and set the timer for the next tick."""
         self._timer = None
         now_ns = self._turn.now
         late = max(1, (now_ns - self._ticked_ns) // TICK_NS)

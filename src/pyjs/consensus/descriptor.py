@@ -31,7 +31,7 @@ class BadDescriptor(ValueError):
 
 
 class Descriptor(NamedTuple):
-    """A checked descriptor."""
+    """The fields of a payload's descriptor."""
 
     size: int  # of the payload, in bytes
     time_ns: int
@@ -39,7 +39,7 @@ class Descriptor(NamedTuple):
 
 
 def describe(payload: bytes, time_ns: int) -> bytes:
-    """Return the descriptor of a payload."""
+    """Return the descriptor of a payload. `time_ns` is the leader's time in ns since the epoch."""
     assert 0 <= time_ns <= _TIME_MAX
     return _FORM.pack(len(payload), VERSION, _SPARE, time_ns, xxh3_128_digest(payload), _SPARE_END)
 
@@ -48,7 +48,7 @@ def read(data: bytes) -> Descriptor:
     """Return the fields of a descriptor.
 
     Raises:
-        BadDescriptor: a field has a value that `describe` never writes.
+        BadDescriptor: the length is wrong, or a field has an invalid value.
     """
     if len(data) != SIZE:
         raise BadDescriptor(f"a descriptor of {len(data)} bytes, not {SIZE}")
@@ -63,12 +63,12 @@ def read(data: bytes) -> Descriptor:
 
 
 def size_and_time(data: bytes) -> tuple[int, int]:
-    """Return the size and the time in a descriptor that was already checked."""
+    """Return the payload size in bytes and the time in ns since the epoch from a descriptor, without checking it."""
     return BRIEF.unpack_from(data)
 
 
 def payload_at(data: bytes, at: int, described: bytes) -> bytes:
-    """Return the payload at an offset, after a check of it and of its descriptor.
+    """Return the payload at offset `at` of `data`, after checking it against the descriptor `described`.
 
     Raises:
         BadDescriptor: the descriptor or the payload is damaged.

@@ -57,7 +57,7 @@ FORGOTTEN = "to_commit "  # part of the panic text for a log that lacks acknowle
 
 @dataclass(slots=True)
 class Doubt:
-    """One group in doubt."""
+    """The state of one group in doubt."""
 
     peer: int
     at_ns: int = 0  # time of the next announcement
@@ -72,7 +72,7 @@ class Doubt:
 
 
 class Doubts:
-    """The groups in doubt of this node, and the announcements of other nodes."""
+    """The groups in doubt on this node, and the handling of announcements from other nodes."""
 
     def __init__(self, engine: Groups, peers: Peers, log: NodeLog) -> None:
         self._engine = engine
@@ -87,7 +87,7 @@ class Doubts:
 
     @property
     def are_over(self) -> bool:
-        """Whether the log still counts as in doubt, although all its groups are complete."""
+        """Whether the log is still marked as doubtful although none of its groups may lack entries."""
         return self._log.is_doubtful and not self.unsure
 
     @property
@@ -96,7 +96,7 @@ class Doubts:
         return not self._doubts
 
     def begin(self, group: int, peer: int) -> None:
-        """Treat a group that was just opened as in doubt; this replaces an earlier doubt."""
+        """Mark a group that was just opened as in doubt. This replaces an earlier doubt about the group."""
         self._engine.set_doubtful(group, True)
         if group not in self._doubts:
             self._turns.append(group)
@@ -117,9 +117,9 @@ class Doubts:
         self.forget(group)
 
     def conclude(self, member: Member) -> bool:
-        """Continue without elections in a group whose only member is on this node: its whole log counts as committed.
+        """Treat the whole log of a group as committed; return whether all its entries are applied.
 
-        Returns whether the whole log is applied.
+        The group must have no members on other nodes. It is closed in the engine.
         """
         with suppress(RaftError):
             self._engine.close(member.group)
@@ -130,14 +130,17 @@ class Doubts:
         return member.applied == stored.last and not member.has_work
 
     def receive(self, node: int, found: Lacks | Has) -> None:
-        """Handle an announcement of another node, or its answer."""
+        """Handle an announcement from another node, or the answer of another node to an announcement."""
         if isinstance(found, Has):
             self._answered(node, found)
         else:
             self._heard(node, found)
 
     def _heard(self, node: int, lacks: Lacks) -> None:
-        """Handle an announcement from another node; if this node leads the group, send the missing entries again."""
+        """Handle an announcement from another node, and answer with the last entry of the replica on this node.
+
+        If this node leads the group, the engine forgets the peer's acknowledgements and sends missing entries again.
+        """
         if node_of(lacks.peer) != node:
             return
         with suppress(RaftError):  # the group is not here, or the peer is no member
@@ -155,7 +158,7 @@ class Doubts:
                 self._count(lacks.group)
 
     def _answer(self, node: int, group: int) -> None:
-        """Send the last entry of this replica to a node."""
+        """Send the term and index of the last entry of this node's replica to another node."""
         status = self._engine.status(group)
         term = self._engine.term_at(group, status.last)
         if term:  # otherwise the replica has no log yet
@@ -170,7 +173,7 @@ class Doubts:
                 self._count(has.group)
 
     def _count(self, group: int) -> None:
-        """Allow elections if enough peers have answered; the announcements continue until the doubt ends."""
+        """Allow elections in a group in doubt if enough peers have answered."""
         doubt, status = self._doubts[group], self._engine.status(group)
         conf = status.conf
         if is_majority(doubt.known, conf):
@@ -194,7 +197,10 @@ class Doubts:
         return list(self._doubts)
 
     def missing(self, group: int, now_ns: int) -> list[int]:
-        """Return the nodes whose replicas have not answered a group in doubt for a long time."""
+        """Return the numbers of the nodes whose missing answers keep a group in doubt.
+
+        The list is empty until MISSING_NS after the first announcement, and after `accept`.
+        """
         doubt = self._doubts.get(group)
         if doubt is None or doubt.is_accepted or not 0 <= doubt.since_ns < now_ns - MISSING_NS:
             return []
@@ -205,7 +211,7 @@ class Doubts:
         return []
 
     def accept(self, group: int, now_ns: int) -> bool:
-        """Accept the loss of entries that only `missing` replicas may have; return whether replicas are missing."""
+        """Accept the loss of entries that only missing replicas may have; return False if no replica is missing."""
         if not self.missing(group, now_ns):
             return False
         self._doubts[group].is_accepted = True
@@ -213,7 +219,10 @@ class Doubts:
         return True
 
     def tick(self, now_ns: int, ask: Callable[[int, Callable[[], None]], bool]) -> None:
-        """Announce the groups that are due; the function `ask` starts a read."""
+        """Send the announcements that are due, and start reads that end the doubt when they are answered.
+
+        `ask(group, done)` must start a read of a group, which calls `done`, and return whether it was started.
+        """
         for _ in range(min(GROUPS_MAX, len(self._turns))):
             group = self._turns[0]
             doubt = self._doubts[group]
@@ -244,5 +253,5 @@ def is_majority(peers: set[int], conf: Conf) -> bool:
 
 
 def lacks_entries(text: str) -> bool:
-    """Return whether a panic of the engine shows that the log of a replica cannot be used any more."""
+    """Return whether `text`, a panic message of the engine, means that the replica's log can no longer be used."""
     return CONTRADICTED in text or FORGOTTEN in text

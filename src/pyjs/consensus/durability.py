@@ -56,11 +56,11 @@ class LogSync(Job):
         self._done = done
 
     def run(self) -> None:
-        """Sync, in a thread."""
+        """Sync the log; called in a thread."""
         self._error = self.job()
 
     def finish(self, failure: Exception | None) -> None:
-        """Report the result, in a turn."""
+        """Report the end of the sync; called in a turn. `failure` is an exception raised by `run`, or None."""
         self._done(self, self._error if failure is None else failure)
 
 
@@ -75,16 +75,16 @@ class FreshFile(Job):
         self._error: Exception | None = None
 
     def run(self) -> None:
-        """Write and sync the file, in a thread."""
+        """Write and sync the file; called in a thread."""
         self._error = self._job()
 
     def finish(self, failure: Exception | None) -> None:
-        """Pass the file to the log."""
+        """Pass the created file, or the error, to the log; called in a turn."""
         self._log.finish_fresh_file(self._job, self._error if failure is None else failure)
 
 
 class Durability:
-    """Syncs the node's log, and queues the work that waits for its writes."""
+    """The syncs of the node's log, and the queue of work that waits for writes of the log."""
 
     def __init__(
         self,
@@ -116,7 +116,7 @@ class Durability:
         return not self.queue
 
     def wrote(self) -> None:
-        """Count a write of the log."""
+        """Count a write of the log. With a sync interval, also start the timer of the next sync."""
         self._written += 1
         if self._interval_ns and self._timer is None:
             self._timer = self._timers.at(self._turn.now + self._interval_ns, self._interval_over)
@@ -128,9 +128,10 @@ class Durability:
         self.queue.append((number, due))
 
     def stored(self, token: int, *, has_vote: bool) -> int:
-        """Queue the engine's writes of a turn; return `token` if they need not wait, since they are in the file.
+        """Queue a report to the engine that the writes with `token` are stored, and return 0.
 
-        A vote needs a sync.
+        If the report need not wait, it is not queued, and `token` is returned. Writes with a vote wait for a sync; so
+        do all writes if there is no sync interval.
         """
         needs_sync = has_vote or self.is_always
         if not token or not (needs_sync or self.queue):
@@ -139,7 +140,7 @@ class Durability:
         return 0
 
     def take(self) -> Iterator[Due]:
-        """Yield the work whose writes are durable, oldest first."""
+        """Remove and yield the queued work that need not wait any longer, oldest first."""
         queue = self.queue
         while queue and queue[0][0] <= self._durable:
             yield queue.popleft()[1]
@@ -160,7 +161,7 @@ class Durability:
             self.begin()
 
     def look_ahead(self) -> None:
-        """Create the next file of the log in a thread, since the first sync of a new file takes longer."""
+        """Begin to create the next file of the log in a thread, unless there is one already."""
         job = self._log.begin_fresh_file()
         if job is not None:
             self._turn.jobs.append(FreshFile(job, self._log))

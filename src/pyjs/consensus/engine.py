@@ -1,6 +1,7 @@
 """The consensus engine, a separate package; only this module imports it.
 
-Importing it raises EngineMissing if the package is not installed. Sizes and rules: raft/README.md.
+Importing this module raises EngineMissing if the package is not installed or has another interface. Sizes and rules:
+raft/README.md.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ INTERFACE = 1  # number of the engine's interface that this code can use
 
 
 class EngineMissing(ImportError):
-    """Raised if the package pyjs-raft is missing or has another version; the text states how to install it."""
+    """Raised if the package pyjs-raft is missing or has another interface; the text states how to install it."""
 
 
 try:
@@ -49,7 +50,7 @@ if _FOUND != INTERFACE:
 
 
 def incarnation_of(peer: int) -> int:
-    """Return the incarnation in the number of a peer: 1 for a group's first replica on a node, then higher."""
+    """Return the incarnation that is part of a peer's number; the first replica of a group on a node has 1."""
     return peer & 0xFFFFFFFF
 
 
@@ -59,7 +60,7 @@ def voters_of(conf: Conf) -> set[int]:
 
 
 def conf_of(stored: Membership) -> Conf:
-    """Return a stored membership as the engine's type."""
+    """Return a stored membership as the engine's type `Conf`."""
     voters, learners, outgoing, next_learners, auto_leave = stored
     return Conf(list(voters), list(learners), list(outgoing), list(next_learners), auto_leave)
 

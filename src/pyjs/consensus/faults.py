@@ -55,7 +55,7 @@ _OF_LEADERS = (1, 7, 9)  # append, heartbeat, snapshot
 
 
 class MachineFaults:
-    """Guards the calls of state machines, and lists the groups that this node leads without a machine."""
+    """The guard of the calls of state machines, and the groups that this node leads with a stopped machine."""
 
     def __init__(
         self, faults: Faults, turn: Turn, engine: Groups, silent: Set[int], transfer_ns: int
@@ -79,7 +79,10 @@ class MachineFaults:
             self.stop(member, error)
 
     def stop(self, member: Member, error: Exception) -> None:
-        """Apply no more entries in a group whose machine has failed; its state is then old, but never wrong."""
+        """Report `error`, which a machine has raised, and apply no more entries in its group.
+
+        If this node leads the group, it begins to transfer the leadership to another replica.
+        """
         self._faults.report("apply", f"a replica: {member} stops here", error, self._turn.now)
         try:
             member.stop()
@@ -96,7 +99,10 @@ class MachineFaults:
             self._faults.report("apply", f"the end of {member}", error, self._turn.now)
 
     def reopen_ns(self, member: Member) -> int:
-        """Return the time at which to open again a group that has panicked in the engine; each panic adds delay."""
+        """Count a panic of a group in the engine, and return the time in ns at which to reopen the group.
+
+        The pause doubles with each panic of the group, from 1 s up to 64 s.
+        """
         pause_ns = REOPEN_NS << min(self._panics[member.group], 6)
         self._panics[member.group] += 1
         return self._turn.now + pause_ns
@@ -104,12 +110,12 @@ class MachineFaults:
     # -- groups that are led without a machine -----------------------------------------------------------------
 
     def check(self, member: Member) -> None:
-        """Transfer the leadership to another replica, if this one leads without a machine."""
+        """Transfer the leadership to another replica if this node leads the group with a stopped machine."""
         if _is_unfit(member):
             self._hand_over(member)
 
     def check_again(self, members: Mapping[int, Member]) -> None:
-        """Try the next replica for each group that this node still leads without a machine."""
+        """Try the next replica as the leader of each group that this node still leads with a stopped machine."""
         for group in list(self._unfit):
             member = members.get(group)
             if member is not None and _is_unfit(member):
@@ -134,7 +140,7 @@ class MachineFaults:
 
 @dataclass(slots=True)
 class Succession:
-    """A group that this node has closed while it led the group."""
+    """A closed group that this node led, and the progress of the requests to its voters to start an election."""
 
     peer: int  # of this node
     term: int
@@ -168,7 +174,7 @@ class Successions:
         self._ask(member.group, now_ns)
 
     def _ask(self, group: int, now_ns: int) -> None:
-        """Send the request to the next voter, one that answers if there is any."""
+        """Ask the next voter to start an election; voters on silent nodes are asked only if there are no others."""
         found = self.open[group]
         voters = [peer for peer in found.voters if node_of(peer) not in self._silent] or found.voters
         peer = voters[found.asks % len(voters)]
@@ -178,7 +184,10 @@ class Successions:
         self._peers.send(node_of(peer), batch.of_frames(head + rest, ()))
 
     def heard(self, frames: bytes) -> None:
-        """Handle frames of another node, which the engine has accepted."""
+        """End the requests for each group in which one of these frames shows a leader of a later term.
+
+        The engine must have accepted the frames, which are concatenated.
+        """
         at = 0
         while at < len(frames) and self.open:
             size, kind, group, term = _FIELDS.unpack_from(frames, at)
@@ -192,7 +201,10 @@ class Successions:
         self.open.pop(group, None)
 
     def tick(self, now_ns: int, members: Mapping[int, Member]) -> None:
-        """Repeat the requests that are due; `members` are the groups that are open on this node, perhaps again."""
+        """Repeat the requests that are due, and end those of groups with a new leader or an expired time limit.
+
+        `members` are the groups that are open on this node.
+        """
         due = []
         for group, found in list(self.open.items()):
             member = members.get(group)
@@ -218,7 +230,7 @@ class LostGroups:
         self._machines: dict[int, Machine] = {}
 
     def add(self, member: Member) -> None:
-        """Add a group, which is closed; `renew` must follow."""
+        """Add a group that has been closed. The caller must call `renew` later."""
         self._machines[member.group] = member.machine
 
     def forget(self, group: int) -> None:
@@ -226,9 +238,10 @@ class LostGroups:
         self._machines.pop(group, None)
 
     def renew(self, group: int) -> bool:
-        """Drop the log of a group and let its machine open it again; return whether the log must be written.
+        """Replace the log of a lost group with an empty one, and call its machine to open the group again.
 
-        The replica returns under a new incarnation, and never votes with the old log.
+        Return whether a record was staged in the node log. The new replica has a higher incarnation. A log that is
+        marked as damaged is replaced only when the group is opened.
         """
         machine, stored = self._machines.pop(group, None), self._log.groups.get(group)
         if machine is None:

@@ -28,14 +28,14 @@ ENTRY_COST = 64  # bytes of an entry in the log, in addition to its payload
 
 
 class State(Enum):
-    """The state of a member. RUNNING -> STOPPED by a fault of its machine or a damaged entry, until reopened."""
+    """The state of a member: RUNNING until its machine fails or its group is closed, then STOPPED."""
 
     RUNNING = "running"
     STOPPED = "stopped"
 
 
 class Unreadable(PyjsError):
-    """Raised if the payload of the next entry cannot be read from the log."""
+    """Raised if the payload of the next entry cannot be read. If `is_lasting` is False, a later read may succeed."""
 
     def __init__(self, cause: PyjsError) -> None:
         super().__init__(str(cause))
@@ -93,7 +93,10 @@ class Member:
             self._pending[index] = (term, proposal)
 
     def wants_read(self, index: int, done: Callable[[], None]) -> None:
-        """Call `done` when `index` has been applied; never, if the group has stopped."""
+        """Call `done` when entry `index` has been applied, now or later.
+
+        If the group stops before that, `done` is not called.
+        """
         if self.state is State.STOPPED:
             return
         if self.applied >= index and self._steps is None:
@@ -102,7 +105,10 @@ class Member:
             self._reads.append((index, done))
 
     def take_role(self, term: int, role: Role, leader: int) -> None:
-        """Store the role that the engine reports. The machine learns later that this node leads."""
+        """Store the role that the engine reports, and drop all proposals whose attribute `is_patient` is not true.
+
+        The machine gets the role LEADER when all entries of earlier terms are applied, and other roles at once.
+        """
         self.term, self.role, self.leader = term, role, leader
         self.leads = False
         self._drop_impatient()
@@ -123,7 +129,7 @@ class Member:
                 self.machine.dropped(proposal)
 
     def _enter_term(self, term: int) -> None:
-        """Drop the proposals of earlier terms, which are lost because an entry of a later term precedes them."""
+        """Drop the proposals of terms before `term`, because their entries can no longer be committed."""
         self._applied_term = term
         for index, (proposed_in, proposal) in list(self._pending.items()):
             if proposed_in < term:
@@ -133,7 +139,7 @@ class Member:
     # -- applying ----------------------------------------------------------------------------------------------
 
     def take(self, committed: Committed) -> None:
-        """Queue a committed entry, unless it is already queued."""
+        """Queue a committed entry, unless it was received before or the machine has stopped."""
         index = committed[0]
         if index > self.queued and self.state is State.RUNNING:
             assert index == self.queued + 1
@@ -141,11 +147,14 @@ class Member:
             self.queue.append(committed)
 
     def apply_some(self, payloads: Payloads, count: int, size: int) -> tuple[int, int]:
-        """Apply up to `count` entries, until their payloads exceed `size` bytes; return (entries, bytes) applied.
+        """Apply committed entries; return the number of applied entries and the bytes of their payloads.
+
+        At most `count` entries are applied, and none after the payloads have reached `size` bytes. If a state is
+        being installed, one step of it is run instead, and (1, `size`) is returned.
 
         Raises:
-            Unreadable: the entry could not be read, and remains the next one.
-            any other exception: raised by the machine, which must not get more entries.
+            Unreadable: the payload of the next entry cannot be read. The entry remains queued.
+            Exception: raised by the machine, which must not get more entries.
         """
         done = used = 0
         queue = self.queue
@@ -203,7 +212,10 @@ class Member:
         return size
 
     def proposal_of(self, index: int, term: int) -> object | None:
-        """Return the proposal of this entry, or None; drop another proposal for its index."""
+        """Remove and return the proposal of an entry, or return None if there is none.
+
+        A proposal of another term for this index is dropped.
+        """
         proposed_in, proposal = self._pending.pop(index, (term, None))
         if proposed_in != term:
             self.machine.dropped(proposal)
@@ -237,7 +249,7 @@ class Member:
             self.applied = self.queued = index
 
     def note_entries(self, entries: Sequence[tuple[int, int, bytes]]) -> None:
-        """Count entries that were added to the log."""
+        """Add the sizes of new entries to `log_size`, and update the time of the newest entry."""
         size = len(entries) * ENTRY_COST
         for _, kind, body in entries:
             if kind == DATA:
@@ -261,7 +273,10 @@ class Member:
         self.log_size = max(0, self.log_size - size)
 
     def install(self, index: int, time_ns: int, data: bytes) -> None:
-        """Replace the state of the machine, after `note_start`; a stopped machine gets it at the next opening."""
+        """Drop all proposals, and begin to replace the machine's state with `data`, the state after entry `index`.
+
+        Nothing happens if the machine has stopped. The caller must have called `note_start`.
+        """
         if self.state is State.STOPPED:
             return
         self.drop_proposals()
@@ -273,7 +288,7 @@ class Member:
             self._release_reads()
 
     def stop(self) -> None:
-        """Apply no more entries; the log continues without the machine."""
+        """Stop applying entries, and drop all reads and proposals. The log continues without the machine."""
         self.state = State.STOPPED
         self.leads = False
         self.queue.clear()

@@ -51,7 +51,7 @@ class _Load:
 
 
 class Outbox:
-    """Sends frames to the other nodes."""
+    """The sender of the engine's frames, with the payloads of their entries, to other nodes."""
 
     def __init__(self, peers: Peers, payloads: Payloads, text_log: Log) -> None:
         self._peers = peers
@@ -63,7 +63,10 @@ class Outbox:
         self._unreadable: set[int] = set()  # groups whose damage was written to the text log
 
     def send(self, batches: Sequence[tuple[int, bytes, Sequence[Key]]]) -> None:
-        """Send frames of the engine to other nodes."""
+        """Send frames of the engine to other nodes.
+
+        Each item is the number of a node, concatenated frames, and the keys of the payloads of their entries.
+        """
         for node, frames, keys in batches:
             if not keys:
                 self._peers.send(node, batch.of_frames(frames, ()))
@@ -71,7 +74,7 @@ class Outbox:
                 self._send_entries(node, frames, keys)
 
     def _send_entries(self, node: int, frames: bytes, keys: Sequence[Key]) -> None:
-        """Send frames with entries; fast in the usual case of few, recent and small entries."""
+        """Send frames with entries to a node, in one batch if their payloads are in memory and small enough."""
         free = WINDOW - self._peers.pending_size(node)
         payloads = self._payloads.recent_of(keys, min(free, BATCH_SIZE))
         if payloads is not None:
@@ -80,7 +83,7 @@ class Outbox:
             self._send_parts(node, frames, keys, free)
 
     def _send_parts(self, node: int, frames: bytes, keys: Sequence[Key], free: int) -> None:
-        """Send the frames that fit, one after another."""
+        """Send frames in batches of limited size; drop frames with entries that cannot be read or sent now."""
         gaps: set[int] = set()  # groups with a dropped frame: the receiver would refuse their later frames
         load = _Load()
         for frame, wanted in split(frames, keys):
@@ -107,7 +110,7 @@ class Outbox:
             self._peers.send(node, batch.of_frames(b"".join(load.frames), load.payloads))
 
     def _read(self, keys: Sequence[Key]) -> list[bytes] | None:
-        """Return the payloads of one frame, or None if one of them cannot be read."""
+        """Return the payloads of one frame, or None if one cannot be read; record damage in `damaged`."""
         try:
             return [self._payloads.get(key) for key in keys]
         except Gone:  # the engine will send the present content of its log instead
@@ -124,7 +127,7 @@ class Outbox:
 
 
 def split(frames: bytes, keys: Sequence[Key]) -> Iterator[tuple[bytes, Sequence[Key]]]:
-    """Yield each frame of a batch and the keys of its entries."""
+    """Yield each of the concatenated frames, with the keys of its entries that have payloads."""
     at = used = 0
     while at < len(frames):
         size, kind, count = _FRAME.unpack_from(frames, at)

@@ -28,7 +28,7 @@ class Gone(PyjsError):
 
 
 class Payloads:
-    """The payloads of all groups of one node."""
+    """The payloads of the entries of all groups on one node."""
 
     def __init__(self, log: NodeLog, memory_max: int = MEMORY_MAX) -> None:
         self._log = log
@@ -42,7 +42,11 @@ class Payloads:
         self.staged[key] = payload
 
     def take(self, key: Key) -> bytes:
-        """Return the staged payload of an entry that is being written; a copy remains in memory for a while."""
+        """Move a staged payload to the recent payloads in memory, and return it.
+
+        Raises:
+            KeyError: no payload is staged for `key`.
+        """
         payload = self.staged.pop(key)
         before = self._recent.pop(key, None)
         if before is not None:
@@ -62,8 +66,9 @@ class Payloads:
         """Return the payload of an entry.
 
         Raises:
-            Gone: the log no longer has the entry that the engine requested.
-            NotNow, CorruptRecord: the entry cannot be read now, or is damaged.
+            Gone: neither memory nor the log has the entry.
+            NotNow: the entry cannot be read from the log now.
+            CorruptRecord: the entry is damaged in the log.
         """
         payload = self._recent.get(key)
         if payload is None:
@@ -77,7 +82,7 @@ class Payloads:
         return self._log.payload(group, index)
 
     def recent_of(self, keys: Sequence[Key], size_max: int) -> list[bytes] | None:
-        """Return the payloads of entries if all are in memory and within `size_max` bytes, otherwise None."""
+        """Return the payloads of entries if all are in memory and have at most `size_max` bytes in total, or None."""
         found = []
         for key in keys:
             payload = self._recent.get(key)
@@ -90,7 +95,7 @@ class Payloads:
         return found if size_max >= 0 else None
 
     def forget(self, group: int) -> None:
-        """Drop all payloads of a group."""
+        """Drop all payloads of a group from memory."""
         self.staged = {key: payload for key, payload in self.staged.items() if key[0] != group}
         for key in [key for key in self._recent if key[0] == group]:
             self._size -= len(self._recent.pop(key)) + COST

@@ -29,7 +29,10 @@ class Reads:
         return not self._waiting
 
     def ask(self, group: int, done: Callable[[], None], now_ns: int) -> bool:
-        """Request the index for a read from the engine; return False if no leader is known."""
+        """Request the index for a read from the engine; return False if the engine refuses the request.
+
+        `done` is the function that `take` returns for this read.
+        """
         try:
             number = self._engine.read_index(group)
         except (Refused, UnknownGroup, Quarantined):
@@ -38,7 +41,7 @@ class Reads:
         return True
 
     def take(self, group: int, number: int) -> Callable[[], None] | None:
-        """Return the function to call for a read whose index is now known; None if the read was forgotten."""
+        """Remove a read whose index is now known, and return its function; None if the read was forgotten."""
         _, done = self._waiting.pop((group, number), (0, None))
         return done
 

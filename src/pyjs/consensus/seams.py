@@ -21,9 +21,9 @@ class Machine(Protocol):
     def apply(self, index: int, term: int, time_ns: int, payload: bytes, proposal: object | None) -> None:
         """Apply a committed entry. The calls are in order, one for each entry.
 
-        `time_ns` is the leader's time and never decreases. `proposal` is the argument of `propose` if this node
-        proposed the entry. After this node has lost the leadership it is None, unless its attribute
-        `is_patient` is true.
+        `time_ns` is the leader's time in ns since the epoch, and never decreases. `proposal` is the object that was
+        passed to `propose` on this node. It is None if another node proposed the entry, or if the proposal was
+        reported as dropped.
         """
 
     def role(self, term: int, role: Role, leader: int) -> None:
@@ -36,30 +36,30 @@ class Machine(Protocol):
         """Handle a proposal that will not be passed to `apply`; its entry may still be committed."""
 
     def durable(self) -> int:
-        """Return the index up to which the log may be cut: a start uses `snapshot` and the entries after it.
+        """Return the index of the last entry that may be cut from the log.
 
-        If the snapshot is the whole state, that is the last applied entry; if the state is in files, it is
-        the last entry whose effects are durable.
+        If `snapshot` returns the whole state, this is the last applied entry. If the state is in files, it is the
+        last entry whose effects are durable.
         """
 
     def snapshot(self) -> bytes | Making | None:
-        """Return the state after the last applied entry, or None if that is not possible now; the caller tries later.
+        """Return the state after the last applied entry, or None if this is not possible now.
 
-        A large state is returned in steps. It must be the state at the time of this call, although entries
-        are applied between the steps.
+        A large state may be created in steps by a generator that returns the state at its end. Entries are applied
+        between the steps, but the state must be that at the time of this call.
         """
 
     def install(self, index: int, data: bytes) -> Iterator[None] | None:
         """Replace the state with `data`, which `snapshot` returned after entry `index` on this or another replica.
 
-        Long work is returned as steps: no entry is applied before they end. If `install` is called again
-        meanwhile, its steps replace the remaining ones.
+        Long work is returned as an iterator of steps; no entry is applied before its end. If `install` is called
+        again before that, the new steps replace the remaining ones.
         """
 
     def renewed(self) -> None:
-        """Open the group again: it was closed, and its log dropped, since the log was damaged or lacked entries.
+        """Open the group again after its log was dropped, because the log was damaged, too large or lacked entries.
 
-        The log has an empty replica with a higher incarnation, which the leader must add to the group.
+        The replica is then empty and has a higher incarnation. The leader must add it to the group.
         """
 
 

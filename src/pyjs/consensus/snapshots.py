@@ -58,7 +58,7 @@ class Incoming:
 
 @dataclass(frozen=True, slots=True)
 class PartialWrite:
-    """The part of a group's changes that can be stored now; the other changes wait for a snapshot."""
+    """A part of a group's changes that is stored separately: the hard state, or the entries after a snapshot."""
 
     group: int
     hard: tuple[int, int, int] | None = None
@@ -102,7 +102,7 @@ class Snapshots:
             offer.peers[peer] = now_ns + REPORT_NS
 
     def asked(self, node: int, fetch: Fetch, now_ns: int) -> None:
-        """Answer a request for a part."""
+        """Answer a request for a part of a snapshot: send the part, or report that it is no longer offered."""
         group, index, offset = fetch.group, fetch.index, fetch.offset
         offer = self._offers.get((group, index))
         if offer is None or offset >= len(offer.data):
@@ -126,10 +126,10 @@ class Snapshots:
     # -- the receiver ------------------------------------------------------------------------------------------
 
     def fetch(self, group: int, node: int, point: Point, now_ns: int) -> None:
-        """Begin to fetch a snapshot, after the engine has received its frame; give up if its `node` is unknown (0).
+        """Begin to fetch a snapshot from `node`; give up if the node is unknown (0).
 
         Raises:
-            BadDescriptor: the descriptor is damaged.
+            BadDescriptor: the descriptor is damaged, or the snapshot is larger than STATE_MAX bytes.
         """
         wanted = descriptor.read(point.descriptor)
         if wanted.size > STATE_MAX:
@@ -149,7 +149,7 @@ class Snapshots:
         self._peers.send(incoming.node, batch.of_fetch(group, incoming.point.index, len(incoming.data)))
 
     def came(self, node: int, part: Part, now_ns: int) -> None:
-        """Store a part, and request the next one."""
+        """Store a part of a snapshot, and request the next part; ignore a part that was not requested."""
         incoming = self._incoming.get(part.group)
         if incoming is None or (incoming.node, incoming.point.index) != (node, part.index):
             return

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 
 class Condition(Enum):
-    """RUNNING -> STOPPED by `stop`; RUNNING -> FAILED if the log fails, or by a fault in the consensus."""
+    """The condition of the consensus of a node.
+
+    RUNNING becomes STOPPED by a call of `stop`, and FAILED if the log fails or an unexpected exception occurs.
+    """
 
     RUNNING = "running"
     STOPPED = "stopped"
@@ -53,7 +56,7 @@ class GroupStatus:
     queued: int  # committed entries that are not applied yet
 
     def lag_of(self, replica: Replica) -> int:
-        """Return how many committed entries a replica may lack; 0 if this node does not lead."""
+        """Return the number of committed entries that a replica may lack; 0 if this node does not lead the group."""
         return max(0, self.committed - (self.last - (replica.lag or 0)))
 
 

@@ -67,7 +67,7 @@ class Header(NamedTuple):
 
 
 class Seal(NamedTuple):
-    """The end of a file; written once the next file is durable, or when the log is closed."""
+    """The seal of a log file. It is written when the next file is durable, or when the log is closed."""
 
     last: int  # number of the last record
     end: int  # offset after the last record
@@ -100,7 +100,7 @@ class LogFile:
 
 
 def machine_of(disk: Disk) -> int:
-    """Return 32 bits that identify this boot of the machine, or UNKNOWN_MACHINE if the system has no boot id."""
+    """Return a 32-bit number that identifies this boot of the machine, or UNKNOWN_MACHINE if there is no boot id."""
     try:
         return hash_of(disk.read_file(BOOT_ID)) & 0xFFFFFFFC | 2
     except OSError:
@@ -108,17 +108,17 @@ def machine_of(disk: Disk) -> int:
 
 
 def file_id(incarnation: int, number: int) -> int:
-    """Return the id of a file of this process."""
+    """Return the id of log file `number` of the process with the unique number `incarnation`."""
     return hash_of(CHECK.pack(number), incarnation) | MARK_SET
 
 
 def log_name(number: int) -> str:
-    """Return the name of a file."""
+    """Return the name of the log file with this number."""
     return f"{number:08d}{LOG}"
 
 
 def number_in(name: str, suffix: str = LOG) -> int:
-    """Return the number in a name, or 0 if it is not the name of a log file."""
+    """Return the number in a file name, or 0 if the name is not eight digits followed by `suffix`."""
     digits = name.removesuffix(suffix)
     return int(digits) if digits != name and len(digits) == 8 and digits.isascii() and digits.isdigit() else 0
 

@@ -51,7 +51,7 @@ cdef class StoredGroup:
 
     @property
     def last(self) -> int:
-        """Return the index of the last entry, or `start` if there are none."""
+        """Return the index of the last entry; without entries, `start`, or -1 if the group is damaged."""
         return self.last_index()
 
     @property
@@ -61,7 +61,7 @@ cdef class StoredGroup:
         return oldest >> SHIFT
 
     def follow_hard(self, uint64_t term, uint64_t vote, uint64_t commit) -> bool:
-        """Set the hard state, after a check; return whether at most the commit index has changed."""
+        """Set the term, the vote and the commit index; return whether term and vote are unchanged."""
         cdef bint is_same = term == self.term and vote == self.vote
         assert term >= self.term
         assert commit >= self.commit
@@ -78,7 +78,7 @@ cdef class StoredGroup:
         return self.places[index - self.first].term
 
     def place_of(self, uint64_t index) -> tuple[int, int]:
-        """Return place and size of the record of an entry.
+        """Return the place of an entry's record in the log, and the size of the record in bytes.
 
         Raises:
             KeyError: the log has no such entry.
@@ -110,7 +110,10 @@ cdef class StoredGroup:
         return 0
 
     def begin_at(self, base, uint64_t last, uint64_t place, uint64_t size, *, bint reset) -> None:
-        """Apply a GROUP record: the log begins after `base.start`, and its entries up to `last` remain."""
+        """Apply a GROUP record: the log begins after `base.start`, and its entries up to `last` remain.
+
+        With `reset`, no entry remains.
+        """
         assert base.start <= last
         self.name, self.peer, self.conf = base.name, base.peer, base.conf
         self.start, self.start_term = base.start, base.start_term
@@ -168,6 +171,6 @@ cdef class StoredGroup:
         self.first += count
 
     cdef void give_back(self) noexcept:
-        """Free the memory of places that compactions have emptied; without success nothing changes."""
+        """Shrink the memory of the places if less than a quarter of it is used."""
         if self.room > KEPT_MAX and self.count < self.room // 4:
             grow_to(<void**> &self.places, &self.room, max(self.count * 2, <size_t> KEPT_MAX), sizeof(Place))

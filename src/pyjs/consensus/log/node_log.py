@@ -98,10 +98,11 @@ class Write(Protocol):
 
 
 class NodeLog:
-    """The log of one node. `incarnation` is 64 bits that no other process has ever used.
+    """The log of all groups of one node.
 
-    `machine` identifies the boot of the machine; None means the current one. It is 0 if entries are
-    acknowledged only after they were synced; the log is then never in doubt.
+    `incarnation` is a 64-bit number that no other process has ever used. `file_size` is in bytes. `machine` is the
+    number of a boot of the machine; None means the current boot. It is 0 if entries are acknowledged only after they
+    were synced, so that a power failure loses no acknowledged entry.
     """
 
     def __init__(
@@ -149,7 +150,7 @@ class NodeLog:
         """Read the log, report damage, and begin the file of this start, in steps.
 
         Raises:
-            UnknownLog: another version wrote it; nothing is changed.
+            UnknownLog: another version wrote the log; no file is changed.
             StoreFailed: the disk failed; durable records are unchanged.
         """
         try:
@@ -238,7 +239,11 @@ class NodeLog:
     def create(
         self, group: int, name: str, peer: int, conf: Members, start: int, start_term: int, state: bytes = b""
     ) -> None:
-        """Stage the creation of a group, or of a new replica in place of the current one."""
+        """Stage the creation of a group, or of a new replica in place of the current one.
+
+        Raises:
+            StoreFailed: the log accepts no more writes.
+        """
         self._check_working()
         assert group > 0
         assert peer > 0
@@ -250,7 +255,12 @@ class NodeLog:
         self.groups[group] = new
 
     def remove(self, group: int) -> None:
-        """Stage the removal of a group."""
+        """Stage the removal of a group.
+
+        Raises:
+            KeyError: the log has no such group.
+            StoreFailed: the log accepts no more writes.
+        """
         self._check_working()
         gone = self.groups[group]
         self._end.reserve(RECORD_SIZE_MIN)
@@ -262,11 +272,11 @@ class NodeLog:
         """Stage the hard state and entries of a write, with a payload for each entry (b"": no payload).
 
         Return whether a record was staged. A commit index alone is not staged: it is staged with the next record, or
-        by `stage_commits`. A snapshot in the write is not staged: the caller must call `point` when its data is
-        durable.
+        by `stage_commits`. A snapshot in the write is not staged: the caller must pass it to `point`.
 
         Raises:
             CorruptRecord: the group is damaged.
+            StoreFailed: the log accepts no more writes.
         """
         group = self._intact(write.group)
         end, entries, hard = self._end, write.entries, write.hard
@@ -290,10 +300,9 @@ class NodeLog:
         return True
 
     def stage_commits(self) -> bool:
-        """Stage the commit indexes that no record has; return whether there are any.
+        """Stage the commit indexes that are not in a record yet; return whether there are any.
 
-        A restart works without them, but then applies the last entries only when a leader reports them as
-        committed.
+        Without them, a restarted node applies the last entries only when a leader reports them as committed.
         """
         late, self._late_commits = self._late_commits, set()
         is_staged = False
@@ -312,6 +321,7 @@ class NodeLog:
 
         Raises:
             CorruptRecord: the group is damaged.
+            StoreFailed: the log accepts no more writes.
         """
         one = self._intact(group)
         assert one.start <= index
@@ -323,7 +333,10 @@ class NodeLog:
     def _stage_base(
         self, group: StoredGroup, flags: int, last: int, base: Base | None = None, room: int = 0
     ) -> LogFile:
-        """Stage a GROUP record, with room for more records; return its file. `last` is the new last index."""
+        """Stage a GROUP record in a file with `room` more free bytes; return this file.
+
+        `last` is the last index of the group after the record.
+        """
         if base is None:
             base = Base(group.peer, group.start, group.start_term, group.conf, group.name)
         body = encode_base(base)
@@ -378,9 +391,12 @@ class NodeLog:
         assert self._end.synced <= self._written
 
     def begin_sync(self) -> SyncJob | None:
-        """Return a job that syncs the written records, for any thread; None if there are none, or a sync is running.
+        """Return a job that syncs the written records; None if there is nothing to sync, or a sync is running.
 
-        The caller must pass its result to `finish_sync`.
+        The job may run in any thread. The caller must pass its result to `finish_sync`.
+
+        Raises:
+            StoreFailed: the log accepts no more writes.
         """
         self._check_working()
         if self._job is None:
@@ -425,29 +441,39 @@ class NodeLog:
         return [file.path.rpartition("/")[2] for file in self._shelf.files.values()]
 
     def trust(self) -> None:
-        """Begin a new file, which ends the doubt about the log, because the log has every acknowledged entry."""
+        """Begin a new file, which ends the doubt about the log. The log must have every acknowledged entry.
+
+        Raises:
+            StoreFailed: the log accepts no more writes.
+        """
         self._check_working()
         self.is_doubtful = False
         self._end.machine = self._machine
         self._end.begin_file(0, self._shelf.newest.number + 1)
 
     def forget_commit(self, group: int) -> None:
-        """Reset the commit index of a group to its start, since other nodes may have lost committed entries."""
+        """Reset the commit index of a group to the start of its log, since committed entries may be lost."""
         one = self.groups[group]
         one.hard = (*one.hard[:2], one.start)
 
     def end_doubt(self) -> None:
-        """Record that all groups are known, because groups that may have been lost were replaced or removed."""
+        """Stage a record that proves that no group is missing.
+
+        The caller must have replaced or removed the groups that may have been lost.
+
+        Raises:
+            StoreFailed: the log accepts no more writes.
+        """
         self._check_working()
         self._end.end_doubt()
 
     def witness(self) -> None:
-        """Write a record that proves the last records durable, if there is none yet; call this when the node is idle.
+        """Write a record that proves the last records durable, unless there is one already.
 
         Without this record, damage to the last records looks like the end of a log that was never synced.
 
         Raises:
-            StoreFailed: as `flush` does.
+            StoreFailed: the log accepts no more writes.
         """
         self._check_working()
         if self._end.claimed < self._end.synced:
@@ -455,15 +481,18 @@ class NodeLog:
             self.flush()
 
     def begin_fresh_file(self) -> FreshFileJob | None:
-        """Return a job that creates a file in advance, or None if a spare file exists.
+        """Return a job that creates a file in advance, or None if no file has to be created now.
 
-        Without such a file, the log creates one when it needs it, and the first syncs of that file are slower.
+        Without such a file, the log creates the next file when it needs one, and the first syncs of it are slower.
+
+        Raises:
+            StoreFailed: the log accepts no more writes.
         """
         self._check_working()
         return self._shelf.fresh_job()
 
     def finish_fresh_file(self, job: FreshFileJob, error: Exception | None) -> None:
-        """Add the created file. After a failed sync the log accepts no more writes; it ignores other errors."""
+        """Add the created file. After a failed sync the log accepts no more writes; other errors are only logged."""
         self._shelf.made(job, error)
         if error is None or self.error is not None:
             return
@@ -508,8 +537,9 @@ class NodeLog:
 
         Raises:
             KeyError: there is no such entry.
-            NotNow: the entry is not written yet, or out of memory.
+            NotNow: the entry is not written yet, or the system is short of a resource.
             CorruptRecord: the record is damaged; the group now counts as damaged too.
+            StoreFailed: a write or sync of the log has failed.
         """
         view, head = self._read(self._intact(group), index, whole=True)
         found = payload_of(view, 0, head)
@@ -520,7 +550,7 @@ class NodeLog:
         """Return term, kind and body of each entry, as the engine needs them to open a group.
 
         Raises:
-            NotNow, CorruptRecord: as `payload` does.
+            NotNow, CorruptRecord, StoreFailed: for the same reasons as in `payload`.
         """
         one = self._intact(group)
         found = []
@@ -530,7 +560,7 @@ class NodeLog:
         return found
 
     def _read(self, group: StoredGroup, index: int, *, whole: bool) -> tuple[memoryview, Head]:
-        """Return bytes and head of the record of an entry.
+        """Return the bytes and the head of an entry's record.
 
         If `whole`, the bytes include the payload, which is checked.
         """
@@ -555,7 +585,7 @@ class NodeLog:
         return view, head
 
     def _damaged(self, group: StoredGroup, file: LogFile, at: int, what: str) -> CorruptRecord:
-        """Record that a group has lost a record; return the error."""
+        """Mark a group as damaged, log the damage, and return the error to raise."""
         error = CorruptRecord(file.path, at, what)
         self.damages += 1
         self._log.error(
@@ -571,7 +601,7 @@ class NodeLog:
         return sorted(self._shelf.oldest.crowded) if self._has_many_files() else []
 
     def _has_many_files(self) -> bool:
-        """Return whether the log has more than FILES_FEW files beyond twice the size of its needed records.
+        """Return whether there are more than FILES_FEW files in addition to twice those that needed records fill.
 
         Only then are records copied, so the log never copies more bytes than it writes.
         """
@@ -585,7 +615,7 @@ class NodeLog:
         return len(files) > self._files_max
 
     def _carry(self, oldest: LogFile) -> None:
-        """Copy some records of the oldest file to the end of the log."""
+        """Copy some records of the oldest file to the end of the log; mark the file when none of them is needed."""
         if oldest.free_at:
             return
         left, last = self._file_size // CARRY_SHARE, self._end.number + CARRY_RECORDS

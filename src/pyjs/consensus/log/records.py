@@ -14,7 +14,7 @@ by its writer:
 - last is the last index of the group after the record; for an entry it is the index of that entry.
 - term never decreases, vote changes only from 0 or with a higher term, commit <= last.
 
-Knows nothing of files or of the meaning of an entry.
+This module does not access files or interpret entries.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class RecordKind(IntEnum):
 
 
 class Flag(IntFlag):
-    """Bits of `flags`."""
+    """The bits of the field `flags` in the head of a record."""
 
     ENTRY = 1  # WRITE has an entry, which replaces the entries from its index on
     MORE = 2  # the next record belongs to the same change: either both are used, or none
@@ -94,7 +94,7 @@ class Head(NamedTuple):
 
 
 class Members(Protocol):
-    """A membership, as the engine's type."""
+    """The membership of a group, in the form of the engine's type `Conf`."""
 
     @property
     def voters(self) -> Sequence[int]:
@@ -149,12 +149,12 @@ class Base(NamedTuple):
 
 
 def mark_of(file_id: int) -> bytes:
-    """Return the first bytes of each record of a file."""
+    """Return the 4 bytes with which each record of a file begins."""
     return (file_id & MARK_BITS).to_bytes(4, "little")
 
 
 def head_at(view: memoryview, at: int, end: int, file_id: int) -> Head | None:
-    """Return the head of the record at `at`, or None if head, body or size are invalid.
+    """Return the head of the record at `at`, or None if the head, the body or the size is invalid.
 
     The payload is not checked.
     """
@@ -215,7 +215,7 @@ def encode_census(since: int, seqs: Iterable[tuple[int, int]]) -> bytes:
 
 
 def decode_census(body: bytes) -> tuple[int, Sequence[tuple[int, int]]]:
-    """Return `since`, and group and last seq of each group.
+    """Return `since` and the pairs (group, last seq) from the body of a CENSUS record.
 
     Raises:
         struct.error: the body is not that of a CENSUS record.

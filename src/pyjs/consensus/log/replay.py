@@ -82,7 +82,7 @@ class Loss:
 
 @dataclass(eq=False, slots=True)
 class Change:
-    """One record of a change that has several records, and whose next record has not been read yet."""
+    """One record of a change whose last record has not been read yet."""
 
     head: Head
     file: LogFile
@@ -92,7 +92,7 @@ class Change:
 
 
 class Replay:
-    """Reads the log files of a directory once."""
+    """A reader of the log files in a directory, and the results of the reading."""
 
     def __init__(self, disk: Disk, directory: str) -> None:
         self._disk = disk
@@ -119,7 +119,7 @@ class Replay:
 
     @property
     def lost_unknown(self) -> bool:
-        """Return whether lost records have unknown groups, so that a missing group may have existed."""
+        """Return whether the groups of some lost records are unknown."""
         return bool(self.broken) or any(loss.left for loss in self.losses)
 
     def steps(self) -> Iterator[None]:
@@ -127,7 +127,7 @@ class Replay:
 
         Raises:
             UnknownLog: a file has another format.
-            OSError: a file cannot be opened.
+            OSError: a file cannot be opened or read.
         """
         self._find_files()
         if self._headers:
@@ -188,7 +188,10 @@ class Replay:
         return ends[0], ends[1]
 
     def _limit(self, at: int) -> int:
-        """Return the record number at which a later file begins: from it on, records in this file are ignored."""
+        """Return the lowest first record number of the later files.
+
+        Records of this file from that number on are ignored.
+        """
         return min((file.header.first for file in self._headers[at + 1 :]), default=1 << 64)
 
     # -- records -------------------------------------------------------------------------------------------
@@ -218,14 +221,14 @@ class Replay:
         self.ends[file.number] = at
 
     def _search(self, data: bytes, at: int, file: LogFile, limit: int) -> tuple[int, Head] | None:
-        """Return offset and head of the next valid record, or None if there is none."""
+        """Return the offset and the head of the next valid record, or None if there is none."""
         for place, head in _heads_after(data, at, file):
             if self.next_number <= head.number < limit:
                 return place, head
         return None
 
     def _pass_gap_before(self, at_file: int, data: bytes) -> bool:
-        """Record that the records before a file are lost; return whether this is damage."""
+        """Record the loss of the records before a file; return False if the log ends there instead."""
         file = self._headers[at_file]
         if file.header.synced < self.next_number and not self._is_witnessed(at_file, data, FIRST_AT - 1):
             self._is_over = True
@@ -241,7 +244,7 @@ class Replay:
         return True
 
     def _pass_gap(self, at_file: int, data: bytes, at: int, found_at: int, found: Head) -> bool:
-        """Record that the records before a place are lost; return whether this is damage."""
+        """Record the loss of the records before `found`; return False if the log ends there instead."""
         if found.synced < self.next_number and not self._is_witnessed(at_file, data, at):
             self._is_over = True
             return False
@@ -252,7 +255,7 @@ class Replay:
         return True
 
     def _lose_one(self, number: int) -> None:
-        """Record the group of the single record that the last loss consists of; group 0 means that it is a census."""
+        """Assign the last loss, of a single record, to group `number`; 0 means that the record was a census."""
         loss = self.losses[-1]
         loss.left = 0
         if number:
@@ -273,7 +276,7 @@ class Replay:
             self._changes = []
 
     def _is_witnessed(self, at_file: int, data: bytes, at: int) -> bool:
-        """Return whether a later record shows that the next record was durable."""
+        """Return whether a later record, header or seal proves that the next record was durable."""
         number = self.next_number
         file = self._headers[at_file]
         seal = seal_in(data[-TAIL_SIZE:], file.id)
@@ -298,7 +301,7 @@ class Replay:
     # -- changes -------------------------------------------------------------------------------------------
 
     def _take(self, at_file: int, data: bytes, at: int, head: Head) -> bool:
-        """Apply the next record; return whether it was used."""
+        """Process the next record; return False if the log ends before this record."""
         file, view = self._headers[at_file], memoryview(data)
         payload = payload_of(view, at, head)
         if payload is None and not self._is_witnessed(at_file, data, at):
@@ -334,7 +337,7 @@ class Replay:
         group.lose(str(loss))
 
     def _group_of(self, head: Head) -> StoredGroup:
-        """Return the group of a record; count the records of the group that are missing before it."""
+        """Return the group of a record; note any records of the group that are missing before this record."""
         group = self.groups.get(head.group)
         if group is None:
             group = self.groups[head.group] = StoredGroup(head.group)
@@ -414,7 +417,7 @@ class Replay:
         self._changes = []
 
     def _check_end(self) -> None:
-        """Record that the end of the log is missing: records of the newest file, or a newer file."""
+        """Record a loss if the end of the log is missing: records of the newest file, or a newer file."""
         newest = self.files[-1] if self.files else None
         self.machine = self._headers[-1].header.machine if self._headers else 0
         if newest is not None:
@@ -464,7 +467,7 @@ class Replay:
 
 
 def _follows(group: StoredGroup, change: Change) -> bool:
-    """Return whether the invariants of the writer allow a record as the next one of its group."""
+    """Return whether the invariants of the writer allow a record as the next record of its group."""
     head, base = change.head, change.base
     if base is not None and head.flags & RESET:
         return base.start <= head.last
@@ -479,7 +482,7 @@ def _follows(group: StoredGroup, change: Change) -> bool:
 
 
 def _heads_after(data: bytes, at: int, file: LogFile) -> Iterator[tuple[int, Head]]:
-    """Yield place and head of the records after `at`."""
+    """Yield the offset and the head of each valid record after offset `at`."""
     mark, view, end = mark_of(file.id), memoryview(data), min(file.end, len(data))
     place = data.find(mark, at + 1, end)
     while place >= 0:

@@ -69,7 +69,7 @@ class Shelf:
     # -- writing -------------------------------------------------------------------------------------------
 
     def write(self, file: LogFile, offset: int, data: bytes) -> None:
-        """Write records at the end of a file."""
+        """Write records at the end of a file; create the file before its first write."""
         if file.fd < 0:
             self._open_new(file)
         assert offset == file.written
@@ -78,7 +78,7 @@ class Shelf:
         self._dirty[file.number] = file
 
     def write_again(self, file: LogFile, size: int, offset: int) -> None:
-        """Rewrite bytes of the file, since readable bytes are not necessarily on the disk."""
+        """Rewrite `size` bytes of a file, since bytes that can be read may still not be durable."""
         self._disk.write_at(file.fd, self._disk.read_at(file.fd, size, offset), offset)
         self._dirty[file.number] = file
 
@@ -117,7 +117,7 @@ class Shelf:
         return job
 
     def synced(self, job: SyncJob) -> None:
-        """Handle the result of a sync, and free the oldest file if no group needs it."""
+        """Handle the end of a successful sync, and free the oldest file if no group needs it."""
         self._spares += job.spares
         oldest = self.oldest
         if 0 < oldest.free_at <= job.mark and oldest is not self.newest:
@@ -150,7 +150,7 @@ class Shelf:
         return self._making
 
     def made(self, job: FreshFileJob, error: Exception | None) -> None:
-        """Add the file that a job has created."""
+        """Handle the end of a job from `fresh_job`: add the new spare, or record the failure."""
         assert job is self._making
         self._making = None
         if error is None:
@@ -159,7 +159,7 @@ class Shelf:
             self._failed_at = self.newest.number
 
     def close(self) -> None:
-        """Close every descriptor."""
+        """Close the descriptors of all files."""
         for file in self.files.values():
             fd, file.fd = file.fd, -1
             if fd >= 0:

@@ -46,7 +46,10 @@ cdef class Staging:
         return not self.chunks
 
     def reserve(self, uint64_t size) -> LogFile:
-        """Make room for the records of a change; return their file."""
+        """Ensure that the newest file has room for `size` bytes of records, and return this file.
+
+        Begin a new file if necessary, and stage a census if one is due.
+        """
         file = self.newest()
         if self.at + size > self.file_end:
             return self.begin_file(size, self.file_number + 1)
@@ -64,7 +67,7 @@ cdef class Staging:
         return file
 
     def begin_file(self, size: int, number: int) -> LogFile:
-        """Begin another file with room for `size` bytes."""
+        """Begin another file with room for `size` bytes of records, stage its census, and return the file."""
         files = self.shelf.files
         seal = self.seal(number) if files else None
         needed = (
@@ -141,7 +144,10 @@ cdef class Staging:
         self.reserve(size)
 
     def stage_entries(self, StoredGroup group not None, uint64_t index, entries, payloads) -> None:
-        """Stage entries from `index` on, each with its payload, as one change, for which there is room."""
+        """Stage entries from `index` on, each with its payload, as one change.
+
+        `reserve_entries` must have made room for them.
+        """
         cdef uint64_t at, term
         cdef Py_ssize_t left = len(entries)
         cdef bytes body, payload
@@ -169,7 +175,7 @@ cdef class Staging:
         return self.put(&head, body, payload)
 
     def forget(self, group: int) -> None:
-        """Forget a removed group."""
+        """List a group as removed in the next census."""
         self.touched[group] = 0
 
     cdef int put(self, Head* head, bytes body, bytes payload) except -1:

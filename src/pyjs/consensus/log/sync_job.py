@@ -17,7 +17,7 @@ ZEROS = bytes(1 << 20)
 
 
 class SyncJob:
-    """A sync of all written records; it uses only the disk."""
+    """A sync of the written records of the log. It may run in any thread."""
 
     def __init__(self, disk: Disk, files: list[LogFile], directory: str, mark: int) -> None:
         self.disk = disk
@@ -43,7 +43,10 @@ class SyncJob:
 
 
 class FreshFileJob:
-    """Creates a file of zeros; later syncs of records in it then write no metadata."""
+    """The creation of a spare file of zeros. It may run in any thread.
+
+    Later syncs of records in such a file write no file system metadata.
+    """
 
     def __init__(self, disk: Disk, directory: str, size: int) -> None:
         self._disk = disk

@@ -1,6 +1,6 @@
 """The audit of the API: one advisory for each answer, with the client, the request and the response.
 
-Audits only if the advisory has a subscriber. The response in the advisory is the text that was sent.
+A request is audited only if the advisory has a subscriber. The response in the advisory is the text that was sent.
 
 Source: nats.docs "JetStream advisories"; fields probed on nats-server 2.15.1.
 """

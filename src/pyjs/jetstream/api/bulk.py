@@ -56,7 +56,7 @@ def list_segments(call: ApiCall) -> JsonDict:
 
 
 def read(call: ApiCall) -> None:
-    """Send chunks of the requested range, as many as the client's output has room for."""
+    """Send chunks of the requested range, up to the requested size and the room in the client's output."""
     given = stream_requests.read(call.body, stream_requests.BULK_READ_REQUEST, True)
     stream = _allowed(call)
     _check_created(stream, given.get("created", ""))
@@ -88,14 +88,22 @@ def read(call: ApiCall) -> None:
 
 
 def _allowed(call: ApiCall) -> Stream:
-    """Return the stream of a request; refuse a stream that does not allow direct gets."""
+    """Return the stream of a request.
+
+    Raises:
+        ApiError: there is no such stream, or it does not allow direct gets.
+    """
     stream = call.stream()
     errcodes.BULK_NOT_ALLOWED.raise_if(not stream.config.allow_direct, stream=stream.name)
     return stream
 
 
 def _check_created(stream: Stream, wanted: str) -> None:
-    """Refuse a request that is meant for an earlier stream of the same name, as its `created` shows."""
+    """Check that the stream was created at the time `wanted`, unless this is "".
+
+    Raises:
+        ApiError: the request is meant for another stream of the same name, or the time is invalid.
+    """
     if not wanted:
         return
     try:

@@ -53,7 +53,7 @@ LIST_STEP = 16  # number of consumers reported in one turn: half a millisecond
 
 
 def create(call: ApiCall) -> Steps:
-    """Create or update a consumer: CREATE.<stream>[.<consumer>[.<filter>]]."""
+    """Create or update a consumer. The subject ends with CREATE.<stream>[.<consumer>[.<filter>]]."""
     request = read_create(call.body, call.js.options.strict)
     name = call.args[1] if len(call.args) > 1 else request.config.name
     _check_names(call, request, name)
@@ -71,7 +71,7 @@ def create(call: ApiCall) -> Steps:
 
 
 def create_durable(call: ApiCall) -> Steps:
-    """Create or update a durable consumer: DURABLE.CREATE.<stream>.<consumer>."""
+    """Create or update a durable consumer. The subject ends with DURABLE.CREATE.<stream>.<consumer>."""
     request = read_create(call.body, call.js.options.strict)
     name = call.args[1]
     _check_names(call, request, name)
@@ -106,7 +106,10 @@ def names(call: ApiCall) -> JsonDict | Steps:
 
 
 def _when_current(call: ApiCall, report: Callable[[], JsonDict]) -> JsonDict | Steps:
-    """Return a report. For a replicated stream, first apply all entries that were committed before the request."""
+    """Return the result of `report`.
+
+    For a replicated stream, return steps that first apply all entries that were committed before the request.
+    """
     if not call.is_replicated:
         return report()
 
@@ -176,7 +179,7 @@ def unpin(call: ApiCall) -> JsonDict:
 
 
 def reset(call: ApiCall) -> MaybeSteps:
-    """Reset a consumer to a sequence. If the consumer does not exist, send no answer, as nats-server does."""
+    """Reset a consumer to a sequence. If there is no such consumer, return None, and no answer is sent."""
     stream = call.js.streams.get(call.args[0])
     consumer = None if stream is None else stream.consumers.get(call.args[1])
     if stream is None or consumer is None:
@@ -216,7 +219,7 @@ def _check_names(call: ApiCall, request: CreateRequest, name: str) -> None:
 
 
 def _alone(call: ApiCall, request: CreateRequest) -> Steps:
-    """Create or update a consumer with exclusive access to its name; if the request has no name, generate one."""
+    """Create or update a consumer with exclusive access to its name, or create one with a generated name."""
     name = request.config.durable_name or request.config.name
     if not name:
         return (yield from _answer(call, request))
@@ -242,14 +245,18 @@ def _answer(call: ApiCall, request: CreateRequest) -> Steps:
 
 
 def _check_identity(call: ApiCall) -> None:
-    """Refuse a request from another server that expects an earlier stream of this name."""
+    """Check that the stream is the one that another server expects, by the identity in the request's headers.
+
+    Raises:
+        ApiError: the request expects an earlier stream of this name.
+    """
     expected, actual = value_of(call.request.headers, IDENTITY), identity(call.stream().created_ns)
     if expected and expected != actual:
         raise errcodes.CONSUMER_STREAM_IDENTITY_MISMATCH.error(msg=actual.decode())
 
 
 def _identity_header(call: ApiCall) -> JsonDict:
-    """Return the response header with the identity of the stream."""
+    """Return the response field HEADERS with a header block that has the identity of the stream."""
     return {HEADERS: b"NATS/1.0\r\n%b: %b\r\n\r\n" % (IDENTITY, identity(call.stream().created_ns))}
 
 

@@ -21,7 +21,7 @@ LIMIT_DEFAULT, LIMIT_MAX = 100, 1000
 
 
 def replay(call: ApiCall) -> Steps:
-    """Replay dead letters; return how many were replayed, failed and skipped."""
+    """Replay dead letters of a stream; return the numbers of replayed, failed and skipped letters."""
     given = stream_requests.read(call.body or b"{}", stream_requests.DEAD_LETTERS_REPLAY_REQUEST, True)
     stream = yield from call.current_stream()
     limit, subject = given.get("limit", LIMIT_DEFAULT), given.get("subject", "").encode()

@@ -44,7 +44,7 @@ MESSAGE_FIELDS = ("seq", "last_by_subj", "next_by_subj", "multi_last", "start_ti
 
 
 def _is_contradiction(given: dict[str, Any]) -> bool:
-    """Return whether a request selects its messages in two different ways."""
+    """Return whether the fields of a request contradict each other."""
     last, following = given.get("last_by_subj"), given.get("next_by_subj")
     several = given.get("multi_last")
     if (given.get("up_to_seq") and "up_to_time" in given) or (several and (last or following)):
@@ -55,7 +55,7 @@ def _is_contradiction(given: dict[str, Any]) -> bool:
 
 
 class DirectGet:
-    """Answers the direct gets of one stream."""
+    """The handler of the direct gets of one stream."""
 
     def __init__(self, account: Account, stream: Stream, prefixes: tuple[bytes, ...]) -> None:
         self._account = account
@@ -104,7 +104,7 @@ class DirectGet:
         return self._reply_found(request, last_of(self._stream.store, subject), no_hdr)
 
     def _read(self, request: Request) -> dict[str, Any] | None:
-        """Return the fields of a request, or None if the request was refused and answered with an error."""
+        """Return the fields of a request, or None if it has no reply subject or was answered with an error."""
         if not request.reply:
             return None
         if needs_higher_level(request.headers):
@@ -131,7 +131,7 @@ class DirectGet:
             self._send(request, message, no_hdr)
 
     def _send(self, request: Request, message: StoredMessage, no_hdr: bool, more: bytes = b"") -> int:
-        """Send one stored message; return the size in the store, which counts towards `max_bytes`."""
+        """Send one stored message; return its size in the store in bytes, which counts towards `max_bytes`."""
         headers = b"" if no_hdr else self._headers(message, more)
         self._account.send(request.reply, message.payload, headers)
         return len(message.subject) + len(message.headers) + len(message.payload)
@@ -214,8 +214,8 @@ class DirectGet:
     ) -> Iterator[None]:
         """Send messages until `batch` or `max_bytes` is reached, then the status that ends a batch.
 
-        A 0 in `seqs` ends a step; yields between steps. Answers to `multi_last` always have headers, one of which
-        is `up_to`.
+        A 0 in `seqs` ends a step; the generator yields between steps. If `up_to` is not 0, the request has
+        `multi_last`: all messages are then sent with headers, and the final status contains `up_to`.
         """
         size_left = given.get("max_bytes", 0) or REPLY_BYTES_MAX
         bare = given.get("no_hdr", False) and not up_to

@@ -36,7 +36,7 @@ cdef inline char* put(char* out, const char* p, size_t n) noexcept nogil:
 
 
 cdef inline void put_padded(char* out, int value, int digits) noexcept nogil:
-    """Write a number with leading zeros."""
+    """Write the last `digits` decimal digits of `value`, with leading zeros."""
     while digits:
         digits -= 1
         out[digits] = <char> (c"0" + value % 10)
@@ -44,7 +44,7 @@ cdef inline void put_padded(char* out, int value, int digits) noexcept nogil:
 
 
 cdef class DirectAnswers:
-    """Sends the answers to direct gets of one stream."""
+    """The sender of answers to direct gets of the last message of a subject in one stream."""
 
     cdef bytes name_line                # "Nats-Stream: <name>\r\nNats-Subject: "
     cdef char* buffer                   # one answer: headers, followed by payload

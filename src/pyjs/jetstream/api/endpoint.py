@@ -46,7 +46,7 @@ class ApiCall:
 
     @property
     def body(self) -> bytes:
-        """The payload."""
+        """The payload of the request."""
         return self.request.payload
 
     def stream(self) -> Stream:
@@ -61,7 +61,7 @@ class ApiCall:
         return self.js.stream(self.args[0])
 
     def current_stream(self) -> Generator[Step, None, Stream]:
-        """Return the stream of the first argument; a replicated stream first applies all entries committed so far.
+        """Return the stream named by the first argument; a replicated stream first applies all committed entries.
 
         Raises:
             ApiError: as for `stream`; 10008, this server may no longer lead the stream.
@@ -74,18 +74,19 @@ class ApiCall:
 
     @property
     def is_replicated(self) -> bool:
-        """Whether the stream of the first argument has replicas on other servers.
+        """Whether the stream named by the first argument has replicas on other servers.
 
-        Raises ApiError, as `stream` does.
+        Raises:
+            ApiError: as for `stream`.
         """
         replicated = self.js.shared.replicated
         return replicated is not None and replicated.is_replica(self.stream())
 
     def require_empty(self) -> None:
-        """Refuse a request with a payload.
+        """Refuse a request whose payload does not count as empty, see `is_empty`.
 
         Raises:
-            ApiError: 10038, there is a payload.
+            ApiError: 10038, the payload is not empty.
         """
         errcodes.NOT_EMPTY_REQUEST.raise_if(not is_empty(self.body))
 
@@ -98,12 +99,20 @@ class ApiCall:
         return read(self.body, fields, self.js.options.strict)
 
     def read_optional(self, fields: Struct) -> JsonDict:
-        """Return the decoded fields as `read` does, but ignore a payload that does not look like JSON."""
+        """Return the decoded fields of the payload; ignore a payload that does not look like JSON.
+
+        Raises:
+            ApiError: 10025, the payload is not JSON or has an invalid field.
+        """
         body = self.body if looks_like_json(self.body) else b""
         return read(body, fields, self.js.options.strict)
 
     def read_required(self, fields: Struct) -> JsonDict:
-        """Return the decoded fields as `read` does, but refuse an empty payload. Raises ApiError: 10003."""
+        """Return the decoded fields of the payload, which must not be empty.
+
+        Raises:
+            ApiError: 10003, the payload is empty; 10025, the payload is not JSON or has an invalid field.
+        """
         errcodes.BAD_REQUEST.raise_if(is_empty(self.body))
         return self.read(fields)
 
@@ -152,7 +161,10 @@ class Replacements:
     def __init__(
         self, handlers: Mapping[str, Callable[[ApiCall], MaybeSteps]], counted: Mapping[str, Counted]
     ) -> None:
-        """`handlers` maps the words of endpoints to other handlers; `counted` replaces `Endpoint.counted` of some."""
+        """Store the replacements, by the words of endpoints.
+
+        `handlers` has the other handlers; `counted` replaces `Endpoint.counted` of some of these endpoints.
+        """
         self._handlers = handlers
         self._counted = counted
         self._made: dict[str, Endpoint] = {}
@@ -170,7 +182,7 @@ class Replacements:
 
 
 def is_empty(body: bytes) -> bool:
-    """Return whether a payload counts as empty: blanks, or an object without fields."""
+    """Return whether a payload counts as empty: only white space, or a JSON object without fields."""
     text = body.strip()
     return not text or (text[:1] == b"{" and text[-1:] == b"}" and not text[1:-1].strip())
 
@@ -181,7 +193,11 @@ def looks_like_json(body: bytes) -> bool:
 
 
 def needs_cluster(call: ApiCall) -> JsonDict:
-    """Refuse a request that only a server in a cluster can answer."""
+    """Refuse a request that only a server in a cluster can answer.
+
+    Raises:
+        ApiError: always.
+    """
     raise errcodes.CLUSTER_REQUIRED.error()
 
 

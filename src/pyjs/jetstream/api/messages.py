@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def get(call: ApiCall) -> Steps:
-    """Return the message for a sequence, subject or time."""
+    """Return the message that the request selects by sequence, subject or time."""
     given = call.read_required(stream_requests.GET_MSG_REQUEST)
     if given.get("batch", 0) > 0 or given.get("max_bytes", 0) > 0 or is_conflicting(given):
         raise errcodes.BAD_REQUEST.error()
@@ -63,7 +63,7 @@ def _get(store: StreamStore, given: dict[str, Any]) -> Steps:
 
 
 def is_conflicting(given: dict[str, Any]) -> bool:
-    """Return whether a request selects no message, or selects it in more than one way."""
+    """Return whether a request selects no message, or has selections that exclude each other."""
     seq, start = given.get("seq", 0), "start_time" in given
     last, following = given.get("last_by_subj", ""), given.get("next_by_subj", "")
     if not (seq or last or following or start):
@@ -92,7 +92,11 @@ def find(store: StreamStore, given: dict[str, Any]) -> Generator[None, None, Sto
 
 
 def last_of(store: StreamStore, subject: bytes) -> Generator[None, None, StoredMessage | None]:
-    """Return the last message of a subject, which may have wildcards; otherwise as `find`."""
+    """Return the last message of a subject, which may have wildcards, or None if there is no message, in steps.
+
+    Raises:
+        NotNow: the message cannot be read for the moment.
+    """
     wanted = store.make_filter((subject,))
     yield from know_subjects(store, wanted)
     return store.get((yield from searches.last_match(store.catalogue, store.last_seq, wanted)))
@@ -124,7 +128,7 @@ def _removed(failure: ApiError | None) -> JsonDict:
 
 
 def _not_there(stream: Stream, seq: int) -> ApiError | None:
-    """Return nats-server's error for a sequence outside the stream, or None for one inside.
+    """Return nats-server's error for a sequence outside the stream, or None for a sequence inside.
 
     Source: tests/conformance/scenarios/stream/message_delete_not_there.txt.
     """

@@ -34,7 +34,7 @@ ENDPOINT_BY_WORDS = {tuple(each.words.split(".")): each for each in ENDPOINTS}
 
 
 class Router:
-    """Passes the API requests of one account to their handlers, and sends the answers."""
+    """The router of one account's API requests. It calls the handlers of the requests, and sends the answers."""
 
     def __init__(self, account: Account, shared: Shared, js: JetStream | None) -> None:
         self.account = account
@@ -118,7 +118,10 @@ class Router:
     def _done(
         self, request: Request, endpoint: Endpoint, fields: JsonDict | None, failure: Exception | None = None
     ) -> None:
-        """Answer a request that succeeded; `failure`: its change may not be durable, so answer with an error."""
+        """Answer a request that succeeded; if `failure` is set, answer with an error.
+
+        A `failure` means that the change of the request may not be durable.
+        """
         if failure is not None and endpoint.unsynced is not None:
             self.refuse(request, endpoint, endpoint.unsynced.error(err=failure))
             return

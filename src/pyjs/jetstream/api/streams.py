@@ -113,7 +113,7 @@ def delete(call: ApiCall) -> Steps:
 
 
 def purge(call: ApiCall) -> Steps:
-    """Purge messages of a stream."""
+    """Purge messages of a stream; return the number of purged messages."""
     given = call.read_optional(stream_requests.PURGE_REQUEST)
     before_seq, keep = given.get("seq", 0), given.get("keep", 0)
     errcodes.BAD_REQUEST.raise_if(before_seq and keep)
@@ -132,7 +132,7 @@ def purge(call: ApiCall) -> Steps:
 
 
 def snapshot(call: ApiCall) -> Steps:
-    """Begin to send an archive of a stream."""
+    """Begin to send an archive of a stream; return the configuration and the state of the stream."""
     # Imported lazily, since it takes 5 ms and most servers send no archive.
     from pyjs.jetstream.transfer.snapshot import Flow, Snapshot
 
@@ -150,7 +150,7 @@ def snapshot(call: ApiCall) -> Steps:
 
 
 def restore(call: ApiCall) -> Steps:
-    """Begin to receive an archive of a stream."""
+    """Begin to receive an archive of a stream; return the subject for its chunks."""
     # Imported lazily, since it takes 20 ms and most servers receive no archive.
     from pyjs.jetstream.transfer.restore import Restore
 

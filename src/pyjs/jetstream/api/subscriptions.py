@@ -53,7 +53,7 @@ def mapped(subject: bytes) -> bytes:
 
 
 class ApiSink(PySink):
-    """The sink of one prefix; accepts neither pull requests nor direct gets."""
+    """The sink of the API requests under one prefix. It accepts neither pull requests nor direct gets."""
 
     def __init__(self, turn: object, handler: object) -> None:
         self.skipped: tuple[bytes, ...] = ()
@@ -78,13 +78,13 @@ class Loading(Job):
         self._subscriptions = subscriptions
 
     def run(self) -> None:
-        """Import the router."""
+        """Import the router; called in a thread."""
         import_module(ROUTER)
 
     def finish(self, failure: Exception | None) -> None:
         """Continue the waiting requests.
 
-        If the import failed, each of them tries it again and reports the exception.
+        If the import failed, each request imports the router again, and reports the exception.
         """
         self._subscriptions.loaded()
 
@@ -201,18 +201,18 @@ class ApiSubscriptions:
     # -- events of streams ---------------------------------------------------------------------------------
 
     def stream_opened(self, stream: Stream, recovered: bool) -> None:
-        """Subscribe to direct gets of the stream, if it allows them."""
+        """Subscribe to direct gets of the stream, if it allows them, and report the stream to the other workers."""
         self._offer_direct(stream)
         self._tell_others(stream)
 
     def stream_changed(self, stream: Stream, old: StreamConfig) -> None:
-        """Add or remove the direct get subscriptions of the stream after an update."""
+        """Add or remove the direct get subscriptions of the stream, and report an update to the other workers."""
         self._offer_direct(stream)
         if old is not stream.config:
             self._tell_others(stream)
 
     def stream_closing(self, stream: Stream, deleted: bool) -> None:
-        """Remove the direct get subscriptions of the stream."""
+        """Remove the direct get subscriptions of the stream, and report a deletion to the other workers."""
         self._withdraw_direct(stream.name)
         if deleted and self._shared.spread is not None and self._js is not None:
             self._shared.spread.lost(self._js, stream)

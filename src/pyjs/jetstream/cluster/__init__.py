@@ -1,7 +1,7 @@
 """The replicated metadata of a cluster: its servers, its streams, and the servers that hold each stream.
 
-Pure: committed entries drive it, and the API reads it. Knows nothing of sockets, clocks, randomness, files and the
-consensus engine. A request that creates a stream takes these steps on the leader of the metadata:
+Committed entries change the metadata, and the API reads it. This package uses no sockets, clocks, random numbers or
+files, and not the consensus engine. A request that creates a stream takes these steps on the leader of the metadata:
 
 1. `rules` check its configuration, `state.check_create` looks for conflicts, `placement` chooses servers.
 2. The request becomes a `StreamCreated` entry (`entries`), which is proposed with the limits of the account.

@@ -32,11 +32,11 @@ class AccountStreams:
         return iter(self._streams.values())
 
     def get(self, name: str) -> Assignment | None:
-        """Return a stream, or None if there is none."""
+        """Return the stream with this name, or None if there is none."""
         return self._streams.get(name)
 
     def has_taker(self, subject: str, counts: Callable[[Assignment], bool]) -> bool:
-        """Return whether any stream for which `counts` returns true stores the messages of a subject."""
+        """Return whether any stream for which `counts` returns true has a subject that overlaps `subject`."""
         if not at_once(self._subjects.overlapping(subject)):
             return False
         for each in self:
@@ -63,7 +63,11 @@ class AccountStreams:
             self._mirrors.setdefault(assignment.config.mirror.name, set()).add(assignment.name)
 
     def remove(self, name: str) -> None:
-        """Remove a stream."""
+        """Remove a stream.
+
+        Raises:
+            KeyError: there is no stream with this name.
+        """
         old = self._streams.pop(name)
         for subject in set(old.config.subjects):
             self._subjects.remove(subject, name)
@@ -81,7 +85,11 @@ class AccountStreams:
         return sorted(self._mirrors.get(name, ()))
 
     def check_limits(self, config: StreamConfig, bounds: Bounds) -> None:
-        """Refuse a new or updated stream that exceeds a limit of the account. Raises ApiError."""
+        """Refuse a new or updated stream that exceeds a limit of the account.
+
+        Raises:
+            ApiError: the limit of streams or of reserved bytes is exceeded.
+        """
         if bounds.max_streams <= 0 and bounds.max_bytes < 0:
             return
         others = [each.config for each in self if each.name != config.name]
@@ -92,7 +100,11 @@ class AccountStreams:
         self._check_bytes([each for each in others if each.storage == config.storage], config, bounds)
 
     def check_subjects(self, config: StreamConfig) -> None:
-        """Refuse a stream whose subjects overlap with those of another stream. Raises ApiError."""
+        """Refuse a stream whose subjects overlap with those of another stream.
+
+        Raises:
+            ApiError: a subject overlaps.
+        """
         if any(at_once(self._subjects.overlapping(subject, config.name)) for subject in config.subjects):
             raise errcodes.STREAM_SUBJECT_OVERLAP.error()
 

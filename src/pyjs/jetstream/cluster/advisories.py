@@ -28,9 +28,10 @@ class Advisory(NamedTuple):
 
 
 def stream_leader(stream: str, leader: str, replicas: Rows, account: str = "") -> Advisory:
-    """Return the advisory about the new leader of a stream; the leader is one of the replicas.
+    """Return the advisory about the new leader of a stream.
 
-    Without `account`, the advisory is for the account of the stream; with `account`, for the system account.
+    If `account` is given, the advisory is for the system account and has the name of the stream's account. Otherwise
+    the advisory is for the account of the stream.
     """
     fields = {"stream": stream, "leader": leader, "replicas": replicas}
     subject = f"{PREFIX}.STREAM.LEADER_ELECTED.{stream}"

@@ -36,17 +36,16 @@ class ListPlan:
 def require_leader(leader: int) -> None:
     """Refuse a create, delete, names, list or account info request if the metadata has no leader.
 
-    nats-server refuses these requests from about ten seconds after the leader was lost, and does not answer earlier
-    ones. A replica answers the info of a stream without a leader.
+    `leader` is the node number of the leader of the metadata, or 0.
 
     Raises:
-        ApiError: 10008.
+        ApiError: there is no leader (error code 10008).
     """
     errcodes.CLUSTER_NOT_AVAILABLE.raise_if(not leader)
 
 
 def matching(state: MetaState, account: str, subject: str) -> list[Assignment]:
-    """Return the streams of an account that match `subject` ("": all), in the order of their names."""
+    """Return the streams of an account with a subject that overlaps `subject` ("": all streams), sorted by name."""
     streams = sorted(state.accounts.get(account, ()), key=lambda each: each.name)
     if not subject:
         return streams
@@ -57,9 +56,10 @@ def matching(state: MetaState, account: str, subject: str) -> list[Assignment]:
 def list_plan(
     streams: list[Assignment], me: int, leaders: Mapping[int, int], online: Collection[int]
 ) -> ListPlan:
-    """Return the plan to report `streams`; `leaders` has the leader of each group, as far as known here.
+    """Return the plan to report `streams` from this server, node `me`.
 
-    A stream with one replica has no group; the server that holds it counts as its leader.
+    `leaders` maps each group to the node number of its leader, if that is known. `online` are the reachable nodes. A
+    stream with one replica has no group; the server that holds the stream counts as its leader.
     """
     plan = ListPlan()
     for stream in streams:

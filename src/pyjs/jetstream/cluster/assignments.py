@@ -1,7 +1,7 @@
 """An assigned stream: its configuration, and the servers that hold its replicas.
 
-Holds the configuration as stored values. If a newer server wrote options that this one does not know, the stream is
-offline here, but keeps its name, its subjects and its reserved bytes.
+The configuration is held as stored values. If a newer server wrote options that this server does not know, the stream
+is offline here, but keeps its name, its subjects and its reserved bytes.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class StoredConfig:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """A stream and its servers."""
+    """A stream of an account: its configuration, and the servers that hold its replicas."""
 
     account: str
     # Unique: a stream that is created again gets another number. So does a stream that was reduced to one replica,
@@ -80,7 +80,7 @@ class Assignment:
 
     @property
     def shown_config(self) -> StreamConfig:
-        """The options as clients see them: a stream that moves still has one replica."""
+        """The options as clients see them: a stream that moves is shown with one replica."""
         return replace(self.config, num_replicas=1) if self.target else self.config
 
     @property
@@ -90,7 +90,7 @@ class Assignment:
 
     @property
     def nodes(self) -> tuple[int, ...]:
-        """The servers that hold the stream."""
+        """The node numbers of the servers that hold the stream."""
         return tuple(replica.node for replica in self.replicas)
 
     @property
@@ -100,10 +100,7 @@ class Assignment:
 
     @property
     def first_node(self) -> int:
-        """The server of the first replica, if the group began with exactly one replica.
-
-        0 means that the group began with several replicas or with none.
-        """
+        """The server of the only replica with incarnation 1; 0 if several replicas or none have this incarnation."""
         found = [each.node for each in self.replicas if each.incarnation == 1]
         return found[0] if len(found) == 1 else 0
 
@@ -112,7 +109,10 @@ class Assignment:
         return next((each.incarnation for each in self.replicas if each.node == node), 0)
 
     def regrouped(self, nodes: tuple[int, ...], lost: int = 0) -> Assignment:
-        """Return the assignment with other servers; the replica on server `lost` gets a new incarnation."""
+        """Return the assignment with replicas on the servers `nodes`.
+
+        Replicas on servers that are new, or on the server `lost`, get a new incarnation.
+        """
         stay = {each.node: each for each in self.replicas if each.node != lost}
         newest = self.newest + any(node not in stay for node in nodes)
         replicas = tuple(stay.get(node) or Replica(node, newest) for node in nodes)
@@ -126,7 +126,10 @@ class Assignment:
         return self.updated(nodes, with_replicas(self.stored, len(nodes)), target)
 
     def updated(self, nodes: tuple[int, ...], stored: StoredConfig, target: int) -> Assignment:
-        """Return the assignment with another configuration; with a `target`, the only replica moves there."""
+        """Return the assignment with another configuration and with replicas on the servers `nodes`.
+
+        If `target` is not 0, the stream moves to this server.
+        """
         placed = self.placed if self.target else self.stored.values.get("placement")
         new = replace(self.regrouped(nodes), stored=stored, target=target)
         return replace(new, placed=placed if target else None)
@@ -151,7 +154,7 @@ class Assignment:
         return self.updated((self.origin,), StoredConfig(values, config, single.offline), 0)
 
     def to_row(self) -> list[Any]:
-        """Return the values to pack."""
+        """Return the values of the assignment in the order in which `take_assignment` reads them."""
         replicas = [list(each) for each in self.replicas]
         head = [self.account, self.group, self.revision, self.created_ns]
         placed = [self.placed or {}] if self.target else []
@@ -193,7 +196,11 @@ def group_name(group: int, config: StreamConfig) -> str:
 
 
 def take_assignment(row: Row, *, may_be_short: bool = False) -> Assignment:
-    """Return the assignment in a row; if `may_be_short`, the row may lack the values added later. Raises BadRow."""
+    """Return the assignment in a row. If `may_be_short`, values that later versions have added may be missing.
+
+    Raises:
+        BadRow: a value is missing or invalid.
+    """
     account, group = row.text("account"), row.number("group", 1, GROUP_MAX)
     revision, created_ns = row.number("revision", 1, INDEX_MAX), row.signed("created")
     replicas = tuple(_take_replica(each) for each in row.rows("replicas", REPLICAS_MAX))
@@ -214,7 +221,11 @@ def take_assignment(row: Row, *, may_be_short: bool = False) -> Assignment:
 
 
 def check_target(row: Row, target: int, nodes: Collection[int]) -> None:
-    """Refuse a move unless its target is one of exactly two servers of the stream. Raises BadRow."""
+    """Check that the target of a move, if it is not 0, is one of exactly two servers of the stream.
+
+    Raises:
+        BadRow: the target is invalid.
+    """
     if target and (target not in nodes or len(nodes) != 2):
         raise BadRow(f"target of {row.what} is not one of two servers of the stream")
 
@@ -240,7 +251,7 @@ def take_config(row: Row) -> StoredConfig:
     """Return the configuration in the next value of a row.
 
     Raises:
-        BadRow: a known option has the wrong kind, or the configuration is not a stream's.
+        BadRow: a known option has the wrong type, or the configuration is not that of a stream.
     """
     values = row.values("config")
     try:

@@ -22,7 +22,7 @@ The assumptions are checked where possible: servers that expect different number
 expected, adopt nothing and report the reason. Votes of different memberships never mix, since `identity` is in the
 name of the group.
 
-A machine without time: `step` returns the next action. Knows nothing of connections and files.
+This module uses no clocks, connections or files: `step` returns the next action.
 """
 
 from __future__ import annotations
@@ -69,12 +69,12 @@ class Membership:
 
     @property
     def identity(self) -> int:
-        """A number that is different for different memberships."""
+        """A 64-bit digest of the membership."""
         digest: int = xxhash.xxh64_intdigest(pack(self.to_row()))
         return digest
 
     def to_row(self) -> list[Any]:
-        """Return the values to pack."""
+        """Return the members as lists of number and store."""
         return [list(member) for member in self.members]
 
 
@@ -96,7 +96,11 @@ class Word:
 
 
 def decode_word(data: bytes) -> Word:
-    """Return the word in `data`. Raises BadRow."""
+    """Return the word in `data`.
+
+    Raises:
+        BadRow: the bytes are not a valid word.
+    """
     row = unpack(data, "a word about the first membership", WORD_SIZE_MAX)
     row.number("version", WORD_VERSION, WORD_VERSION)
     node, store = row.number("node", 1, NODE_MAX), row.number("store", 0, STORE_MAX)
@@ -162,7 +166,7 @@ class Bootstrap:
         self._adopted = membership
 
     def step(self) -> Step:
-        """Return the next action; must be called again after each word."""
+        """Return the next action. Call this method again after each new word."""
         running = next((word.adopted for word in self._words.values() if word.is_running), None)
         if running is not None:
             is_mine = running == self._adopted and self._me in running.members

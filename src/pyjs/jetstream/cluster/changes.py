@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 
 class ServerChange(NamedTuple):
-    """A server that joined (no `old`), was removed (no `new`), or has a new description."""
+    """The change of a server: it joined (`old` is None), was removed (`new` is None), or has a new description."""
 
     old: Server | None
     new: Server | None
 
 
 class StreamChange(NamedTuple):
-    """A stream that was created (no `old`), deleted (no `new`), or changed, for example from one group to another."""
+    """The change of a stream: it was created (`old` is None), deleted (`new` is None), or updated."""
 
     old: Assignment | None
     new: Assignment | None

@@ -55,7 +55,7 @@ class Kind(IntEnum):
 
 
 class UnknownEntry(PyjsError):
-    """Raised for an entry that a newer server proposed. This server must be updated to apply it."""
+    """Raised if a newer server proposed an entry that this server cannot decode. This server must be updated."""
 
     def __init__(self, version: int, kind: int) -> None:
         super().__init__(
@@ -81,12 +81,16 @@ class ServerDescribed:
     server: Server
 
     def fields(self) -> list[Any]:
-        """Return the values to pack."""
+        """Return the values of the fields, in the order in which `take` reads them."""
         return [self.server.to_row()]
 
     @classmethod
     def take(cls, row: Row) -> Self:
-        """Return the entry that is packed in `row`. Raises BadRow."""
+        """Return the entry whose fields are the next values of `row`.
+
+        Raises:
+            BadRow: a value is missing or invalid.
+        """
         return cls(take_server(row.row("server")))
 
 
@@ -97,29 +101,40 @@ class ServerRemoved:
     node: int
 
     def fields(self) -> list[Any]:
-        """Return the values to pack."""
+        """Return the values of the fields, in the order in which `take` reads them."""
         return [self.node]
 
     @classmethod
     def take(cls, row: Row) -> Self:
-        """Return the entry that is packed in `row`. Raises BadRow."""
+        """Return the entry whose fields are the next values of `row`.
+
+        Raises:
+            BadRow: a value is missing or invalid.
+        """
         return cls(row.number("node", 1, NODE_MAX))
 
 
 @dataclass(frozen=True, slots=True)
 class ServerEvacuating:
-    """An entry after which all streams of a server move to other servers; with `on` false, that is cancelled."""
+    """An entry that begins the evacuation of a server, or cancels it if `on` is False.
+
+    Streams move away from an evacuated server.
+    """
 
     node: int
     on: bool
 
     def fields(self) -> list[Any]:
-        """Return the values to pack."""
+        """Return the values of the fields, in the order in which `take` reads them."""
         return [self.node, self.on]
 
     @classmethod
     def take(cls, row: Row) -> Self:
-        """Return the entry that is packed in `row`. Raises BadRow."""
+        """Return the entry whose fields are the next values of `row`.
+
+        Raises:
+            BadRow: a value is missing or invalid.
+        """
         return cls(row.number("node", 1, NODE_MAX), row.flag("on"))
 
 
@@ -133,12 +148,16 @@ class StreamCreated:
     bounds: Bounds = Bounds()
 
     def fields(self) -> list[Any]:
-        """Return the values to pack."""
+        """Return the values of the fields, in the order in which `take` reads them."""
         return [self.account, self.stored.values, list(self.nodes), *_bounds_row(self.bounds)]
 
     @classmethod
     def take(cls, row: Row) -> Self:
-        """Return the entry that is packed in `row`. Raises BadRow."""
+        """Return the entry whose fields are the next values of `row`.
+
+        Raises:
+            BadRow: a value is missing or invalid.
+        """
         made = cls(row.text("account"), take_config(row), _take_nodes(row), _take_bounds(row))
         if len(made.nodes) != made.stored.config.num_replicas:
             raise BadRow(f"{row.what} has {len(made.nodes)} servers, not as many as its replicas")
@@ -156,7 +175,7 @@ class StreamRestored:
     bounds: Bounds = Bounds()
 
     def fields(self) -> list[Any]:
-        """Return the values to pack."""
+        """Return the values of the fields, in the order in which `take` reads them."""
         return [
             self.account,
             self.stored.values,
@@ -167,14 +186,21 @@ class StreamRestored:
 
     @classmethod
     def take(cls, row: Row) -> Self:
-        """Return the entry that is packed in `row`. Raises BadRow."""
+        """Return the entry whose fields are the next values of `row`.
+
+        Raises:
+            BadRow: a value is missing or invalid.
+        """
         account, stored, node = row.text("account"), take_config(row), row.number("node", 1, NODE_MAX)
         return cls(account, stored, node, row.signed("created"), _take_bounds(row))
 
 
 @dataclass(frozen=True, slots=True)
 class StreamOpened:
-    """An entry about a stream that was built from an archive: its server has opened it, or it must be removed."""
+    """An entry for a stream that was built from an archive.
+
+    If `is_there` is True, the server has opened the stream. Otherwise the entry removes the stream.
+    """
 
     account: str
     name: str
@@ -182,19 +208,23 @@ class StreamOpened:
     is_there: bool
 
     def fields(self) -> list[Any]:
-        """Return the values to pack."""
+        """Return the values of the fields, in the order in which `take` reads them."""
         return [self.account, self.name, self.group, self.is_there]
 
     @classmethod
     def take(cls, row: Row) -> Self:
-        """Return the entry that is packed in `row`. Raises BadRow."""
+        """Return the entry whose fields are the next values of `row`.
+
+        Raises:
+            BadRow: a value is missing or invalid.
+        """
         account, name, group = row.text("account"), row.text("name"), row.number("group", 1, GROUP_MAX)
         return cls(account, name, group, row.flag("is_there"))
 
 
 @dataclass(frozen=True, slots=True)
 class StreamUpdated:
-    """An entry that updates a stream. Its proposer compared the new configuration with the one of `revision`."""
+    """An entry that updates a stream, if `revision` is still the current revision of the stream."""
 
     account: str
     group: int
@@ -205,7 +235,7 @@ class StreamUpdated:
     target: int = 0  # the server to which the only replica moves
 
     def fields(self) -> list[Any]:
-        """Return the values to pack."""
+        """Return the values of the fields, in the order in which `take` reads them."""
         return [
             self.account,
             self.group,
@@ -218,7 +248,11 @@ class StreamUpdated:
 
     @classmethod
     def take(cls, row: Row) -> Self:
-        """Return the entry that is packed in `row`. Raises BadRow."""
+        """Return the entry whose fields are the next values of `row`.
+
+        Raises:
+            BadRow: a value is missing or invalid.
+        """
         account, seen = row.text("account"), _take_seen(row)
         config, nodes, bounds = take_config(row), _take_nodes(row), _take_bounds(row)
         return cls(account, *seen, config, nodes, bounds, _take_target(row, nodes))
@@ -228,8 +262,8 @@ class StreamUpdated:
 class StreamMoved:
     """An entry that assigns a stream to other servers.
 
-    With a `target`, the only replica begins to move to that server. At the end of the move, `nodes` has only the
-    target; if the move is cancelled, it has only the server that the replica would have left.
+    If `target` is not 0, the only replica begins to move to this server. An entry that ends the move has only the
+    target in `nodes`. An entry that cancels the move has only the original server in `nodes`.
     """
 
     account: str
@@ -240,12 +274,16 @@ class StreamMoved:
     target: int = 0
 
     def fields(self) -> list[Any]:
-        """Return the values to pack."""
+        """Return the values of the fields, in the order in which `take` reads them."""
         return [self.account, self.name, self.group, self.revision, list(self.nodes), self.target]
 
     @classmethod
     def take(cls, row: Row) -> Self:
-        """Return the entry that is packed in `row`. Raises BadRow."""
+        """Return the entry whose fields are the next values of `row`.
+
+        Raises:
+            BadRow: a value is missing or invalid.
+        """
         account, name, seen, nodes = row.text("account"), row.text("name"), _take_seen(row), _take_nodes(row)
         return cls(account, name, *seen, nodes, _take_target(row, nodes))
 
@@ -261,18 +299,22 @@ class ReplicaLost:
     node: int
 
     def fields(self) -> list[Any]:
-        """Return the values to pack."""
+        """Return the values of the fields, in the order in which `take` reads them."""
         return [self.account, self.name, self.group, self.revision, self.node]
 
     @classmethod
     def take(cls, row: Row) -> Self:
-        """Return the entry that is packed in `row`. Raises BadRow."""
+        """Return the entry whose fields are the next values of `row`.
+
+        Raises:
+            BadRow: a value is missing or invalid.
+        """
         return cls(row.text("account"), row.text("name"), *_take_seen(row), row.number("node", 1, NODE_MAX))
 
 
 @dataclass(frozen=True, slots=True)
 class GroupEnded:
-    """An entry that ends the group of a stream: its only replica, the only member, continues without a group."""
+    """An entry that ends the group of a stream with one replica. The replica continues without a group."""
 
     account: str
     name: str
@@ -280,12 +322,16 @@ class GroupEnded:
     revision: int
 
     def fields(self) -> list[Any]:
-        """Return the values to pack."""
+        """Return the values of the fields, in the order in which `take` reads them."""
         return [self.account, self.name, self.group, self.revision]
 
     @classmethod
     def take(cls, row: Row) -> Self:
-        """Return the entry that is packed in `row`. Raises BadRow."""
+        """Return the entry whose fields are the next values of `row`.
+
+        Raises:
+            BadRow: a value is missing or invalid.
+        """
         return cls(row.text("account"), row.text("name"), *_take_seen(row))
 
 
@@ -298,12 +344,16 @@ class StreamDeleted:
     group: int
 
     def fields(self) -> list[Any]:
-        """Return the values to pack."""
+        """Return the values of the fields, in the order in which `take` reads them."""
         return [self.account, self.name, self.group]
 
     @classmethod
     def take(cls, row: Row) -> Self:
-        """Return the entry that is packed in `row`. Raises BadRow."""
+        """Return the entry whose fields are the next values of `row`.
+
+        Raises:
+            BadRow: a value is missing or invalid.
+        """
         return cls(row.text("account"), row.text("name"), row.number("group", 1, GROUP_MAX))
 
 
@@ -314,12 +364,16 @@ class AccountPurged:
     account: str
 
     def fields(self) -> list[Any]:
-        """Return the values to pack."""
+        """Return the values of the fields, in the order in which `take` reads them."""
         return [self.account]
 
     @classmethod
     def take(cls, row: Row) -> Self:
-        """Return the entry that is packed in `row`. Raises BadRow."""
+        """Return the entry whose fields are the next values of `row`.
+
+        Raises:
+            BadRow: a value is missing or invalid.
+        """
         return cls(row.text("account"))
 
 
@@ -372,7 +426,7 @@ def decode(data: bytes) -> Entry:
     """Return the entry in `data`.
 
     Raises:
-        UnknownEntry: a newer server wrote it.
+        UnknownEntry: a newer server wrote the entry.
         BadRow: the entry is damaged.
     """
     row = unpack(data, "an entry of the metadata", ENTRY_SIZE_MAX)

@@ -3,7 +3,7 @@
     row = msgpack list; its values are whole numbers, texts, booleans, lists of texts, lists of rows, or a map
 
 A packed row comes from another server or from a disk. Any bytes lead either to values or to a BadRow that names the
-first wrong field. Knows nothing of the meaning of the values.
+first wrong field. This module does not interpret the values.
 """
 
 from __future__ import annotations
@@ -23,11 +23,15 @@ TEXTS_MAX = 1024  # maximum number of texts in one list
 
 
 class BadRow(PyjsError):
-    """Raised for bytes that are not a valid row. The exception's text names the first wrong field."""
+    """Raised if bytes are not a valid row. The exception's text names the first wrong field."""
 
 
 class Row:
-    """The values of one packed list, which are checked and read one after another."""
+    """A reader of the values of one list, in order.
+
+    Each method that reads a value raises BadRow if the value is missing or invalid; `name` is the field's name in the
+    error.
+    """
 
     def __init__(self, values: object, what: str) -> None:
         if not isinstance(values, list):
@@ -38,38 +42,38 @@ class Row:
 
     @property
     def left(self) -> int:
-        """The number of values that were not read yet."""
+        """The number of values that have not been read yet."""
         return len(self._values) - self._at
 
     def number(self, name: str, low: int = 0, high: int = UINT64.high) -> int:
-        """Read an integer in [low, high]."""
+        """Return the next value, an integer from `low` to `high`, or raise BadRow."""
         value = self._take(name)
         if type(value) is not int or not low <= value <= high:
             raise self.wrong(name, value, f"a number from {low} to {high}")
         return value
 
     def signed(self, name: str) -> int:
-        """Read a signed 64-bit integer."""
+        """Return the next value, a signed 64-bit integer, or raise BadRow."""
         return self.number(name, INT64.low, INT64.high)
 
     def text(self, name: str, *, may_be_empty: bool = False) -> str:
-        """Read a string."""
+        """Return the next value, a string of up to TEXT_SIZE_MAX bytes, or raise BadRow."""
         return self._checked_text(name, self._take(name), may_be_empty)
 
     def data(self, name: str, most: int) -> bytes:
-        """Read up to `most` bytes."""
+        """Return the next value, a string of up to `most` bytes, or raise BadRow."""
         value = self._take(name)
         if not isinstance(value, bytes) or len(value) > most:
             raise self.wrong(name, value, f"up to {most} bytes")
         return value
 
     def texts(self, name: str) -> tuple[str, ...]:
-        """Read a list of strings."""
+        """Return the next value, a list of strings that are not empty, or raise BadRow."""
         values = self._list(name, TEXTS_MAX)
         return tuple(self._checked_text(name, each, False) for each in values)
 
     def numbers(self, name: str, most: int, low: int, high: int) -> tuple[int, ...]:
-        """Read a list of 1 to `most` distinct integers in [low, high]."""
+        """Return the next value, a list of 1 to `most` distinct integers from `low` to `high`, or raise BadRow."""
         values = self._list(name, most)
         is_good = all(type(each) is int and low <= each <= high for each in values)
         if not values or not is_good or len(set(values)) < len(values):
@@ -77,25 +81,25 @@ class Row:
         return tuple(values)
 
     def flag(self, name: str) -> bool:
-        """Read a boolean."""
+        """Return the next value, a boolean, or raise BadRow."""
         value = self._take(name)
         if not isinstance(value, bool):
             raise self.wrong(name, value, "true or false")
         return value
 
     def values(self, name: str) -> dict[str, Any]:
-        """Read a map whose keys are strings."""
+        """Return the next value, a map whose keys are strings, or raise BadRow."""
         value = self._take(name)
         if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
             raise self.wrong(name, value, "a map")
         return value
 
     def row(self, name: str) -> Row:
-        """Read a row."""
+        """Return a reader of the next value, a list, or raise BadRow."""
         return Row(self._take(name), f"{name} of {self.what}")
 
     def rows(self, name: str, most: int) -> list[Row]:
-        """Read a list of up to `most` rows."""
+        """Return readers of the lists in the next value, a list of up to `most` lists, or raise BadRow."""
         return [Row(each, f"{name} of {self.what}") for each in self._list(name, most)]
 
     def end(self) -> None:
@@ -135,7 +139,7 @@ def _kind(value: object) -> str:
 
 
 def pack(values: list[Any]) -> bytes:
-    """Return a row as bytes."""
+    """Return the values packed as a msgpack list."""
     packed: bytes = msgpack.packb(values)
     return packed
 

@@ -54,7 +54,7 @@ class Members:
 
 
 def voters_wanted(servers: int) -> int:
-    """Return the number of voters: at most five; three for four servers, since a fourth would add no tolerance."""
+    """Return the wanted number of voters for a number of servers: at most five, and three for four servers."""
     if servers == 4:
         return 3
     return min(servers, 5)
@@ -63,7 +63,7 @@ def voters_wanted(servers: int) -> int:
 def next_change(members: Members, servers: Mapping[int, Server]) -> MemberChange | None:
     """Return the next change that adapts the group to `servers`, or None if no change is needed.
 
-    The leader is never removed; it must first transfer the leadership.
+    The leader is never removed or demoted; it must first transfer the leadership.
     """
     wanted = {Peer(server.node, server.incarnation) for server in servers.values()}
     for peer in sorted(members.learners - wanted - members.kept):

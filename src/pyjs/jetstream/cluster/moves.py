@@ -1,7 +1,7 @@
 """The choice of other servers for existing streams: after an update, a removed replica, or a leaving server.
 
-Pure: returns servers, and entries to propose. The metadata names the servers that should hold a stream; the leader of
-the stream's group carries out the move, in which new replicas are added first.
+The functions only return servers, and entries to propose. The metadata names the servers that should hold a stream;
+the leader of the stream's group carries out the move, in which new replicas are added first.
 
 Source: nats-server 2.15.1, compared in tests/conformance/test_cluster_jetstream.py.
 """
@@ -42,7 +42,11 @@ class Field:
     def place(
         self, config: StreamConfig, kept: tuple[int, ...] = (), avoided: Collection[int] = ()
     ) -> tuple[int, ...]:
-        """Return servers for a stream. Raises ApiError: 10005, not enough servers fit."""
+        """Return the servers for a stream: those in `kept`, then new ones, but no new one in `avoided`.
+
+        Raises:
+            ApiError: 10005, too few servers fit.
+        """
         servers = self.state.servers.values()
         return place(servers, config, self.cluster, self.load, self.rules, kept, avoided)
 
@@ -54,12 +58,12 @@ class Field:
 def updated_nodes(field: Field, old: Assignment, config: StreamConfig, leader: int) -> tuple[int, ...]:
     """Return the servers of a stream whose configuration becomes `config`.
 
-    Further replicas are added to the old ones. If the number is reduced, replicas that are online stay, the leader
-    first. A new placement keeps those servers that it allows.
+    If the number of replicas grows, servers are added. If the number shrinks, online servers stay before offline
+    ones, the leader first. With a new placement, the old servers that fit it stay.
 
     Raises:
-        ApiError: 10005: too few servers fit; 10123: a new placement changes the number of replicas; 10023: the only
-            server has as many replicated streams as it may.
+        ApiError: 10005, too few servers fit; 10123, both the placement and the number of replicas change; 10023, the
+            only server already has the maximum number of replicated streams.
     """
     wanted, before = config.num_replicas, old.config.num_replicas
     if config.placement != old.config.placement and config.placement is not None:
@@ -80,7 +84,7 @@ def without_replica(field: Field, stream: Assignment, node: int) -> StreamMoved:
     """Return the entry that moves a stream's replica away from server `node`, as an operator requested.
 
     Raises:
-        ApiError: 10040, the server has no replica; 10075, no other server fits; 10124, the only replica moves.
+        ApiError: 10040, the server has no replica; 10075, no other server fits; 10124, the stream is being moved.
     """
     errcodes.CLUSTER_PEER_NOT_MEMBER.raise_if(node not in stream.nodes)
     errcodes.STREAM_MOVE_IN_PROGRESS.raise_if(stream.target)
@@ -93,7 +97,7 @@ def without_replica(field: Field, stream: Assignment, node: int) -> StreamMoved:
 
 
 def may_move(state: MetaState) -> bool:
-    """Return whether any stream is on a removed or evacuated server, or lacks a replica."""
+    """Return whether a stream is on a removed or evacuated server, or has too few or too many replicas."""
     return bool(state.uneven) or any(node in state.load for node in _going(state))
 
 
@@ -103,13 +107,13 @@ def _going(state: MetaState) -> set[int]:
 
 
 def moves(field: Field, streams: Iterable[Assignment] | None = None) -> Iterator[StreamMoved]:
-    """Yield the entries that move streams away from removed or evacuated servers; `streams` selects some of them.
+    """Yield the entries that move `streams` (None: all) away from removed or evacuated servers.
 
-    If no other server fits, a replicated stream loses the replica, as on nats-server, and gets a new one when a
-    server fits. At least two replicas remain. A single replica on an evacuated server is first copied to another
-    server, up to SINGLES_MAX at the same time; it stays if its server is offline or no other server fits. If the
-    server of a single replica was removed and another one fits, the stream begins there without messages. The load in
-    `field` includes the moves so far, so that not all streams go to one server.
+    If no other server fits, a replicated stream loses the replica, and gets a new one when a server fits. At least
+    two replicas remain. A single replica on an evacuated server is copied to another server, up to SINGLES_MAX at the
+    same time; it stays if its server is offline or no other server fits. If the server of a single replica was
+    removed and another server fits, the stream begins there without messages. Each move is added to the load in
+    `field`.
     """
     state = field.state
     going, singles = _going(state), len(state.moving)
@@ -134,7 +138,10 @@ def moves(field: Field, streams: Iterable[Assignment] | None = None) -> Iterator
 
 
 def _single_move(field: Field, stream: Assignment, going: set[int]) -> StreamMoved | None:
-    """Return the entry that moves a single replica, or changes the target if that server leaves too; or None."""
+    """Return the entry that begins the move of a single replica, or changes its target.
+
+    Return None if the replica cannot move, or is already moving to a server from which no streams move away.
+    """
     first = next(node for node in stream.nodes if node != stream.target)
     if first not in field.rules.online or stream.target not in {0, *going}:
         return None

@@ -57,7 +57,7 @@ class Misfits:
     unwanted_tags: set[str] = field(default_factory=set)
 
     def wrong_tag(self, tag: str) -> None:
-        """Add a tag that is missing, or that is unwanted and present; the error shows it as the request spells it."""
+        """Add a requested tag that a server lacks, or an unwanted tag (`!tag`) that a server has."""
         (self.unwanted_tags if tag.startswith(NOT) else self.missing_tags).add(tag.removeprefix(NOT))
 
     def error(self) -> ApiError:
@@ -89,9 +89,10 @@ def place(
     kept: tuple[int, ...] = (),
     avoided: Collection[int] = (),
 ) -> tuple[int, ...]:
-    """Return the servers for a stream: those in `kept` first, then new ones, but none in `avoided`.
+    """Return the servers for a stream: those in `kept` first, then new ones, but no new one in `avoided`.
 
-    `cluster` is used if the configuration names none. `load` is that of all streams, and may include planned ones.
+    `cluster` is used if the configuration names no cluster. `load` is the load of each server, and may include
+    streams that are only planned.
 
     Raises:
         ApiError: 10005, too few servers fit; the text lists the reasons.
@@ -142,7 +143,7 @@ def successor(
 
 
 def wrong_tag(tags: Iterable[str], server: Server) -> str | None:
-    """Return the first requested or unwanted tag in `tags` that excludes a server; None if none does."""
+    """Return the first requested or unwanted tag in `tags` that excludes a server, or None if the server matches."""
     for tag in tags:
         if (tag.removeprefix(NOT).lower() in server.tags) == tag.startswith(NOT):
             return tag
@@ -157,7 +158,10 @@ def fitting(
     rules: Rules,
     nodes: Collection[int],
 ) -> tuple[int, ...]:
-    """Return the servers in `nodes` that still fit a stream with a replica on each of them."""
+    """Return the servers in `nodes` that fit a new configuration of the stream that they hold.
+
+    The limits of bytes and of replicated streams are not checked, because these servers already hold the stream.
+    """
     search = _Search(replace(config, max_bytes=-1), cluster, load, replace(rules, max_ha_assets=0), [])
     known = {server.node: server for server in servers}
     stay = [known[node] for node in nodes if node in known and search.fits(known[node])]
@@ -183,7 +187,7 @@ class _Search:
         self.misfits = Misfits()
 
     def fits(self, server: Server) -> bool:
-        """Return whether a server may hold the stream; if not, record the reason."""
+        """Return whether a server may hold the stream; if a server of the cluster may not, record the reason."""
         misfits, load = self.misfits, self._load.get(server.node, Load())
         if server.cluster != self._cluster:
             return False
@@ -208,7 +212,10 @@ class _Search:
         return ha_assets, -self._free(server), load.streams, server.node
 
     def unique(self, servers: list[Server], count: int) -> list[Server]:
-        """Return the first `count` servers that do not share a unique tag."""
+        """Return up to `count` of the servers, in order, without those that share a unique tag or have none.
+
+        If no unique tag is required, these are the first servers.
+        """
         chosen: list[Server] = []
         for server in servers:
             if len(chosen) == count:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PeerStatus:
-    """Another member of a group, as this server sees it."""
+    """The status of one member of a group, as this server sees it."""
 
     node: int
     is_current: bool  # the peer has all committed entries
@@ -33,7 +33,7 @@ class PeerStatus:
 
 @dataclass(frozen=True, slots=True)
 class GroupStatus:
-    """A group, as this server sees it."""
+    """The status of a group, as this server sees it."""
 
     leader: int = 0  # number of the leader's server; 0: no leader is known
     leader_since_ns: int = 0  # on the wall clock; 0: unknown
@@ -43,7 +43,7 @@ class GroupStatus:
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """The work of the metadata group that this server still has to do."""
+    """The numbers about the metadata group's log in a report: voters, pending requests, and the last snapshot."""
 
     voters: int
     requests: int = 0  # number of proposals that are not applied yet
@@ -62,7 +62,7 @@ class ConsumerName(NamedTuple):
 def stream_cluster(
     state: MetaState, cluster: str, stream: Assignment, status: GroupStatus, account: str
 ) -> dict[str, Any]:
-    """Return the field `cluster` of a stream's info; `account` is the account that carries its group's traffic."""
+    """Return the field `cluster` of a stream's info; `account` is the account that carries the group's traffic."""
     group = stream.raft_group if len(stream.replicas) > 1 else ""
     return _group(state, cluster, group, status, account)
 
@@ -75,7 +75,7 @@ def consumer_cluster(
     status: GroupStatus,
     account: str,
 ) -> dict[str, Any]:
-    """Return the field `cluster` of a consumer's info; `status` is that of its stream's group.
+    """Return the field `cluster` of a consumer's info; `status` is the status of the stream's group.
 
     A consumer belongs to the group of its stream; the name shown is that of a separate group, as on nats-server.
     """
@@ -86,7 +86,7 @@ def consumer_cluster(
 
 
 def _group(state: MetaState, cluster: str, group: str, status: GroupStatus, account: str) -> dict[str, Any]:
-    """Return the report of a group; for a single replica, which has no group, it has only the leader."""
+    """Return the report of a group; for a single replica, which has no group, only the cluster and the leader."""
     out: dict[str, Any] = {"name": cluster}
     if group:
         out["raft_group"] = group
@@ -124,7 +124,7 @@ def _replica_row(name: str, peer: PeerStatus) -> dict[str, Any]:
 
 
 def meta_cluster(state: MetaState, cluster: str, status: GroupStatus, backlog: Backlog) -> dict[str, Any]:
-    """Return `meta_cluster` of /jsz, equal on leaders and followers: `status` has all peers except this one."""
+    """Return the field `meta_cluster` of /jsz. `status` has all peers except this server."""
     out: dict[str, Any] = {"name": cluster}
     if status.leader:
         leader = name_of(state, status.leader)
@@ -146,6 +146,6 @@ def meta_cluster(state: MetaState, cluster: str, status: GroupStatus, backlog: B
 
 
 def name_of(state: MetaState, node: int) -> str:
-    """Return the name of a server, even of a removed one."""
+    """Return the name of a current or removed server, or "" if the server is unknown."""
     known = state.servers.get(node) or state.removed.get(node)
     return known.name if known is not None else ""

@@ -37,7 +37,7 @@ class Server:
     evacuating: bool = False  # the server gets no more streams, and its streams move away
 
     def to_row(self) -> list[Any]:
-        """Return the values to pack."""
+        """Return the values of the server, in the order in which `take_server` reads them."""
         return [
             self.node,
             self.name,
@@ -54,7 +54,11 @@ class Server:
 
 
 def take_server(row: Row) -> Server:
-    """Return the server in a row. Raises BadRow."""
+    """Return the server in a row.
+
+    Raises:
+        BadRow: a value is missing or invalid.
+    """
     server = Server(
         row.number("node", 1, NODE_MAX),
         row.text("name"),
@@ -74,7 +78,7 @@ def take_server(row: Row) -> Server:
 
 @dataclass(slots=True)
 class Load:
-    """The load of a server."""
+    """The streams placed on one server, and the bytes that they may use."""
 
     memory: int = 0  # bytes that memory streams on the server may use
     storage: int = 0
@@ -92,12 +96,16 @@ class Removed:
     incarnation: int
 
     def to_row(self) -> list[Any]:
-        """Return the values to pack."""
+        """Return the values of the server, in the order in which `take_removed` reads them."""
         return [self.node, self.name, self.store, self.incarnation]
 
 
 def take_removed(row: Row) -> Removed:
-    """Return the removed server in a row. Raises BadRow."""
+    """Return the removed server in a row.
+
+    Raises:
+        BadRow: a value is missing or invalid.
+    """
     removed = Removed(
         row.number("node", 1, NODE_MAX),
         row.text("name"),

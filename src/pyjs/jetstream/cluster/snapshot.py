@@ -30,11 +30,11 @@ ROWS_MAX = SNAPSHOT_SIZE_MAX  # maximum number of streams and of removed servers
 
 
 class UnknownSnapshot(PyjsError):
-    """Raised for a snapshot that a newer server wrote. This server must be updated to read it."""
+    """Raised if a newer server wrote a snapshot. This server must be updated to read the snapshot."""
 
 
 def encode_snapshot(state: MetaState) -> bytes:
-    """Return the bytes of a state."""
+    """Return a snapshot of the state."""
     streams = sorted(state.streams(), key=attrgetter("group"))
     return pack(
         [
@@ -49,12 +49,17 @@ def encode_snapshot(state: MetaState) -> bytes:
 
 
 def decode_snapshot(data: bytes) -> MetaState:
-    """Return the state in `data`, in a single step; see `decoding`."""
+    """Return the state in the snapshot `data`, in a single step.
+
+    Raises:
+        UnknownSnapshot: a newer server wrote `data`.
+        BadRow: `data` is not a snapshot.
+    """
     return at_once(decoding(data))
 
 
 def decoding(data: bytes) -> Generator[None, None, MetaState]:
-    """Return the state in `data`, in steps: decoding ten thousand streams takes almost a second.
+    """Decode the snapshot `data` in steps; the generator returns the state.
 
     Raises:
         UnknownSnapshot: a newer server wrote `data`.

@@ -104,7 +104,7 @@ class MetaState:
             yield from streams
 
     def stream(self, account: str, name: str) -> Assignment | None:
-        """Return a stream, or None if there is none."""
+        """Return the stream with this name in an account, or None if there is none."""
         streams = self.accounts.get(account)
         return streams.get(name) if streams is not None else None
 
@@ -116,7 +116,7 @@ class MetaState:
         """Apply a committed entry; an empty payload changes nothing.
 
         Raises:
-            UnknownEntry, BadRow: nothing was changed, and no later entry may be applied.
+            UnknownEntry, BadRow: the entry cannot be decoded. Nothing was changed, and no later entry may be applied.
         """
         assert self.index < index <= INDEX_MAX
         if not payload:
@@ -148,7 +148,11 @@ class MetaState:
         return None
 
     def check_update(self, account: str, stored: StoredConfig, bounds: Bounds) -> None:
-        """Refuse an update of a missing stream, beyond a limit, or in conflict with other streams; raise ApiError."""
+        """Check that a stream can be updated to a configuration.
+
+        Raises:
+            ApiError: the stream does not exist, exceeds a limit, or overlaps with the subjects of another stream.
+        """
         streams = self.accounts.get(account)
         if streams is None or streams.get(stored.config.name) is None:
             raise errcodes.STREAM_NOT_FOUND.error()
@@ -178,7 +182,7 @@ class MetaState:
         return Applied(Outcome.DONE, tuple(changes))
 
     def _replicas_lost(self, node: int) -> Iterator[Change]:
-        """Give new incarnations to the replicas on a server that came back with an empty store."""
+        """Give new incarnations to the replicas on a server that came back with an empty store; yield the changes."""
         for old in sorted(self.streams(), key=attrgetter("group")):
             if old.incarnation_on(node):
                 new = self._on(old.nodes, old, lost=node)
@@ -286,7 +290,7 @@ class MetaState:
         return Applied(Outcome.DONE, (self._put_or_drop(new, old),), stream=new)
 
     def _put_or_drop(self, new: Assignment, old: Assignment) -> StreamChange:
-        """Replace a stream; remove it if it was built from an archive on a server that `new` does not include."""
+        """Replace a stream; remove it instead if it was built from an archive and `new` lacks the built replica."""
         is_lost = old.is_built and not (new.is_built and new.incarnation_on(old.first_node) == 1)
         return self._drop(old) if is_lost else self.put(new, old)
 
@@ -318,7 +322,7 @@ class MetaState:
         return all(node in self.servers or node in stay for node in nodes)
 
     def put(self, new: Assignment, old: Assignment | None = None) -> StreamChange:
-        """Add a stream, or replace `old`; used by `apply` and by the decoder of snapshots."""
+        """Add a stream, or replace `old` with it; return the change."""
         if old is not None:
             add_load(self.load, old.config, old.nodes, -1)
         add_load(self.load, new.config, new.nodes)

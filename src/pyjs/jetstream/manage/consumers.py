@@ -1,7 +1,7 @@
 """Creates, updates, deletes and recovers the consumers of a stream.
 
-Applies the rules of the stream and the limits of its account, gives a new consumer its resources and its file, and
-publishes advisories. Knows nothing of API subjects and JSON (api/consumers.py).
+This module applies the rules of the stream and the limits of its account, gives a new consumer its resources and its
+file, and publishes advisories. API subjects and JSON are handled by api/consumers.py.
 
 Source: nats.docs "Consumers"; order of checks probed on nats-server 2.15.1.
 """
@@ -86,7 +86,7 @@ def create_or_update(
 
 
 def not_open(consumer: StreamConsumer) -> errcodes.ApiError:
-    """Return the answer to a request about a replicated consumer that this leader has not opened."""
+    """Return the error for a request about a replicated consumer that this leader has not opened."""
     # imported lazily, in 7 ms; most servers have no replicated streams
     from pyjs.jetstream.manage import replicated_consumers
 
@@ -96,15 +96,18 @@ def not_open(consumer: StreamConsumer) -> errcodes.ApiError:
 def pause(
     js: JetStream, stream: Stream, consumer: Consumer, until_ns: int | None
 ) -> Generator[Step, None, None]:
-    """Pause deliveries until `until_ns`, or resume them if it is None; return when the change is durable."""
+    """Pause deliveries until the wall-clock time `until_ns`, or resume them if it is None.
+
+    Return when the change is durable.
+    """
     config = consumer_rules.with_required_level(changed(consumer.config, pause_until_ns=until_ns))
     yield from _change_config(js, stream, consumer, config)
 
 
 def reset(consumer: Consumer, wanted: int) -> int:
-    """Reset a consumer to `wanted` (0: the sequence after its ack floor); return that sequence.
+    """Reset a consumer to the sequence `wanted` (0: the one after its ack floor); return the sequence.
 
-    Call `keep_reset` next.
+    The caller must then run `keep_reset`.
 
     Raises:
         ApiError: 10204, the sequence is not allowed.
@@ -121,7 +124,7 @@ def keep_reset(js: JetStream, stream: Stream, consumer: Consumer) -> Generator[S
     """Wait until the state of a reset consumer is durable; then let an interest stream remove unneeded messages.
 
     Raises:
-        ApiError: 10204, the state could not be written; a later write may still succeed.
+        ApiError: the state could not be written (10204), or was perhaps not committed by the replicas.
     """
     ended: list[Exception | None] = []
 
@@ -149,7 +152,7 @@ def delete(js: JetStream, stream: Stream, consumer: Consumer) -> Generator[Step,
     """Delete a consumer and its files; return when this is durable. If the deletion fails, restore the consumer.
 
     Raises:
-        ApiError: 10051, the files could not be removed.
+        ApiError: the files could not be removed (10051), or the deletion was perhaps not committed by the replicas.
     """
     if stream.replica is not None:
         # imported lazily, in 7 ms; most servers have no replicated streams
@@ -170,7 +173,10 @@ def delete(js: JetStream, stream: Stream, consumer: Consumer) -> Generator[Step,
 
 
 def expire_all(accounts: dict[str, JetStream], consumers: list[Sink]) -> None:
-    """Delete consumers that were unused for their `inactive_threshold`, except those deleted already."""
+    """Delete the given consumers, which were unused for their inactive_threshold.
+
+    Skip consumers that no longer exist, and those with dead letters that are not stored yet.
+    """
     for consumer in consumers:
         assert isinstance(consumer, Consumer)
         js = accounts[consumer.account.name]
@@ -202,7 +208,7 @@ def _expire(js: JetStream, stream: Stream, consumer: Consumer) -> None:
 
 
 def _remove(js: JetStream, stream: Stream, consumer: Consumer) -> RemovedConsumer | None:
-    """Close a consumer; return the change that removes its files, or None if it has none."""
+    """Close a consumer; return the change that removes its files, or None if it has no files."""
     stream.remove_consumer(consumer.name)
     consumer.stop("deleted")
     return None if consumer.keeper.file is None else js.files.removed_consumer(stream.name, consumer.name)
@@ -211,12 +217,11 @@ def _remove(js: JetStream, stream: Stream, consumer: Consumer) -> RemovedConsume
 def recover_steps(js: JetStream, stream: Stream) -> Generator[None, None, bool]:
     """Open every consumer of a recovered stream, in steps. Log those that cannot be opened, and keep their files.
 
-    Raises:
-        NewerConsumer: a newer version wrote a consumer. Without it, the stream might remove messages that it needs.
+    Return whether `stream.sweep` may remove messages that no open consumer needs. It may not if there is no consumer,
+    or if a consumer could not be opened.
 
-    If the server was killed after an ack was written and before the message was removed, the message is still in the
-    stream. Return whether `stream.sweep` may remove such messages: False if a consumer could not be opened, since
-    this consumer may need them.
+    Raises:
+        NewerConsumer: a newer version wrote a consumer.
     """
     for stored in js.files.recover_consumers(stream.name):
         yield
@@ -236,7 +241,10 @@ def recover_steps(js: JetStream, stream: Stream) -> Generator[None, None, bool]:
 
 
 def abandon(js: JetStream, stream: Stream, consumer: Consumer) -> bool:
-    """Close a consumer after a fault. Return whether it has files for `reopen`; without files, delete it."""
+    """Close a consumer after a fault. Return whether the caller must open it again with `reopen`.
+
+    A consumer without files is deleted. A replicated consumer is opened again from its replica.
+    """
     if stream.replica is not None:
         # imported lazily, in 7 ms; most servers have no replicated streams
         from pyjs.jetstream.manage import replicated_consumers
@@ -252,7 +260,7 @@ def abandon(js: JetStream, stream: Stream, consumer: Consumer) -> bool:
 
 
 def reopen(js: JetStream, stream: Stream, name: str) -> None:
-    """Open a consumer from its files; no thread may be writing them."""
+    """Open a consumer from its files, if they can be read; no thread may be writing them."""
     stored = js.files.reopen_consumer(stream.name, name)
     if stored is not None:
         _open(js, stream, _restored(js, stream, stored))
@@ -275,7 +283,9 @@ def in_memory(stream: Stream) -> list[StoredConsumer]:
 
 
 def _restored(js: JetStream, stream: Stream, stored: StoredConsumer) -> Consumer:
-    """Return a consumer with its stored state; if the state is unreadable, the consumer begins at the first message.
+    """Return a consumer with its stored state.
+
+    If the state is unreadable, the consumer begins at the first message, or at its opt_start_seq if that is higher.
 
     Raises:
         NewerState: a newer version wrote the state.
@@ -310,7 +320,7 @@ def _from_stored(js: JetStream, stream: Stream, stored: StoredConsumer) -> Consu
 
 
 def _keep_state(js: JetStream, consumer: Consumer) -> None:
-    """Rewrite a state whose files were damaged or ahead of the stream."""
+    """Rewrite the state of a consumer whose files were damaged or ahead of the stream; only log a failure."""
     try:
         consumer.keeper.rewrite(consumer)
     except (OSError, StoreFailed) as error:
@@ -403,7 +413,7 @@ def _change_config(
 def _search(
     js: JetStream, stream: Stream, config: ConsumerConfig
 ) -> Generator[Step, None, tuple[Start, Count | None]]:
-    """Return the start of a new consumer, and the result of `start.count` for this start."""
+    """Return the start of a new consumer and the count of its messages, or None if the start has `skips`."""
 
     def steps() -> Generator[Step, None, tuple[Start, Count | None]]:
         store, matches = stream.store, _filter_of(stream, config)
@@ -424,7 +434,7 @@ def _take_count(consumer: Consumer, counted: Count | None) -> None:
 
 
 def count_pending(js: JetStream, stream: Stream, consumer: Consumer) -> Generator[Step, None, None]:
-    """Return when num_pending is known; it is counted in steps, or by subject in steps if there are many messages."""
+    """Count num_pending of a consumer, in steps if there are many messages; return when it is known."""
     if consumer.cursor.count_some():
         return
     filters, matches = consumer.filters, stream.store.make_filter(consumer.filters)
@@ -497,14 +507,16 @@ def _new(
 
 
 def is_durable(stream: Stream, config: ConsumerConfig) -> bool:
-    """Return whether a consumer of a stream without replicas has files."""
+    """Return whether a consumer with this configuration has files, if its stream has no replicas."""
     return not (config.direct or config.mem_storage or stream.config.storage == MEMORY)
 
 
 def _new_file(
     js: JetStream, stream: Stream, name: str, config: ConsumerConfig, created_ns: int, start: Start
 ) -> Generator[Step, None, StateFile]:
-    """Create the file of a consumer; return it when it is durable. Until then, count the consumer towards the limits.
+    """Create the state file of a consumer; return the file when it is durable.
+
+    Until then, the consumer counts towards the limits.
 
     Raises:
         ApiError: 10012, the write failed; the consumer was not created.
@@ -526,7 +538,7 @@ def _new_file(
 
 @contextmanager
 def _coming(js: JetStream, stream: Stream, name: str, config: ConsumerConfig) -> Iterator[None]:
-    """While a consumer is being created, count it towards the limits and reserve its subjects."""
+    """Count a consumer towards the limits while it is being created; in a work queue, also claim its subjects."""
     coming = js.coming.setdefault(stream.name, {})
     coming[name] = config
     if stream.config.retention == WORKQUEUE:

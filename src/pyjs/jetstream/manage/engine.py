@@ -1,8 +1,8 @@
 """JetStream of one account: its streams and limits, and the parts that all accounts share.
 
-Holds and finds streams; streams.py creates, updates and deletes them, stream.pyx handles each message. A server
-without streams imports only this module and reservations.py of the package; the first stream imports the rest. Knows
-nothing of API subjects and JSON; calls `observer` when streams are opened, updated and closed.
+This module holds and finds streams; streams.py creates, updates and deletes them, stream.pyx handles each message. A
+server without streams imports only this module and reservations.py of the package; the first stream imports the rest.
+API subjects and JSON are not handled here: `observer` is called when streams are opened, updated and closed.
 
 Source: nats.docs "JetStream".
 """
@@ -79,7 +79,7 @@ class Shared:
 
 
 class JetStream:
-    """JetStream of one account."""
+    """The JetStream part of one account: its streams, limits and usage."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class JetStream:
 
     @property
     def files(self) -> AccountFiles:
-        """The file streams of the account; imported and opened when first used."""
+        """The stored streams of the account; their module is imported when this property is first used."""
         if self._files is None:
             self._files = self._open_files()
         return self._files
@@ -139,7 +139,7 @@ class JetStream:
         """Return the stream `name`.
 
         Raises:
-            ApiError: 10059, or 10194 if it is offline.
+            ApiError: 10059, there is no such stream; 10194, the stream is offline.
         """
         stream = self.streams.get(name)
         if stream is None:

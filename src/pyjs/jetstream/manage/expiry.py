@@ -1,7 +1,7 @@
 """The timer of one stream for messages that expire, or for schedules.
 
-It fires when the first message is due, but at most once per REST_NS, so that a busy stream works in batches. Knows
-nothing of stores: the stream does the work.
+The timer fires when the first message is due, but at most once per REST_NS, so that a busy stream works in batches.
+This module does not use stores: the stream does the work.
 """
 
 from __future__ import annotations
@@ -35,7 +35,10 @@ class Expiry:
         self._earliest_ns = 0  # earliest time of the next call
 
     def arm(self, stream: Expiring, due_ns: int, now_ns: int) -> None:
-        """Call `stream.expire` at `due_ns`, or earlier if that is already scheduled; at most once per REST_NS."""
+        """Schedule a call of `stream.expire` at `due_ns`, unless an earlier call is already scheduled.
+
+        Two calls are at least REST_NS apart.
+        """
         if self._fired:
             self._fired, self._earliest_ns = False, now_ns + REST_NS
         deadline_ns = max(due_ns, now_ns, self._earliest_ns)

@@ -24,7 +24,7 @@ class Parked(NamedTuple):
 
 
 def reopened_steps(files: AccountFiles, name: str) -> Generator[Step, None, Parked]:
-    """Return the replica that the files of a stream hold.
+    """Open the files of a stream in steps, and return the replica in them.
 
     Raises:
         StoreFailed: the files cannot be read now. They are not changed.

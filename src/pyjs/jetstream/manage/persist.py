@@ -1,6 +1,6 @@
 """The stored streams and consumers of an account: create, update, remove, recover.
 
-Knows the layout of directories and files. Unreadable files are renamed and reported; recovery continues without them.
+Unreadable files are renamed and reported; recovery continues without them.
 Long because creation, update, recovery and removal share one layout and one set of caches.
 """
 
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
 
 class StoredConsumer(NamedTuple):
-    """One consumer, as its files have it."""
+    """One consumer, as it was stored."""
 
     name: str
     config: ConsumerConfig
@@ -73,7 +73,7 @@ class StoredConsumer(NamedTuple):
 
 
 class Unusable(PyjsError):
-    """Raised for a stored stream or consumer in the wrong directory or with unknown fields; its files must stay."""
+    """Raised if a stored stream is in a directory that does not match its name; its files must stay."""
 
 
 @dataclass(eq=False, repr=False, slots=True)
@@ -138,7 +138,7 @@ class AccountFiles:
         """Create the directory of a new stream, or of a replica; return its empty store when this is durable.
 
         Raises:
-            StoreFailed: the directory cannot be written, or another directory has its name.
+            StoreFailed: the directory cannot be written, or unreadable files have this name.
         """
         directory = self.directory_of(config.name)
         self._check_room(directory)
@@ -189,7 +189,8 @@ class AccountFiles:
         """Rename a stream that was built in hidden files to its final name; return when this is durable.
 
         Raises:
-            StoreFailed: it cannot be renamed, or the next start may not find it.
+            StoreFailed: unreadable files have this name, the directory cannot be renamed, or the new name may not be
+                durable.
         """
         directory = self.directory_of(name)
         self._check_room(directory)
@@ -222,7 +223,7 @@ class AccountFiles:
     def change(
         self, config: StreamConfig, created_ns: int, store: StreamStore, metadata: MetadataWriter
     ) -> Generator[Step, None, None]:
-        """Write an updated configuration, which new segments will have too; return when it is durable.
+        """Write an updated configuration of a stream, and apply it to the store when it is durable.
 
         Raises:
             StoreFailed: the old configuration may still be stored.
@@ -234,7 +235,7 @@ class AccountFiles:
         self._configure(store, config, change.data)
 
     def save(self, config: StreamConfig, created_ns: int, store: StreamStore) -> None:
-        """Write an updated configuration before returning; new segments will have it too.
+        """Write an updated configuration of a stream before returning, and apply it to the store.
 
         Raises:
             StoreFailed: the old configuration may still be stored.
@@ -255,12 +256,14 @@ class AccountFiles:
         store.compactor.set_codec(codec(config))
 
     def open_purge(self, stream: str) -> PurgeFile:
-        """Return the file that records a purge of a stream."""
+        """Return the file in which a purge of a stream is recorded."""
         directory = self.directory_of(stream)
         return PurgeFile(self._disk, directory, self._key_of(directory), self._log)
 
     def hide(self, name: str) -> str:
         """Rename a stream's directory so that the next start ignores it; return its new path, for `remove_hidden`.
+
+        Return "" if the directory does not exist.
 
         Raises:
             StoreFailed: the next start may find the stream.
@@ -281,7 +284,10 @@ class AccountFiles:
         self.remove(hidden)
 
     def remove(self, hidden: str) -> None:
-        """Queue a hidden directory for removal. If the server stops before that, the next start removes the rest."""
+        """Queue a hidden directory for removal, or remove it at once if there is no queue; log a failure.
+
+        If the server stops before the removal is complete, the next start removes the rest.
+        """
         try:
             if hidden and self._stores.removals is not None:
                 self._stores.removals.add(hidden)
@@ -291,7 +297,10 @@ class AccountFiles:
             self._log.warn(f"  {hidden} cannot be removed: {error}")
 
     def recover_steps(self) -> Iterator[tuple[StreamConfig, int, StreamStore] | None]:
-        """Yield (configuration, creation time, store) of every stream, and None after other steps."""
+        """Yield configuration, creation time in ns and store of every stream that can be opened.
+
+        None is yielded after other steps.
+        """
         for problem in finish_removals(self._disk, self._streams):
             self._log.warn(f"  {problem}")
         self.tails.load()
@@ -307,7 +316,7 @@ class AccountFiles:
                 yield from self._open_stream(directory, values)
 
     def close_for_good(self, name: str) -> None:
-        """Do not open the stream `name` again before the next start."""
+        """Close the files of the stream `name`, which can be neither opened nor created before the next start."""
         directory = self.directory_of(name)
         self._logs.files.close_below(directory)
         self._unread.add(directory)
@@ -375,7 +384,7 @@ class AccountFiles:
         yield config, created_ns, store
 
     def take_offline(self, newer: Offline) -> None:
-        """Add a stream that this server cannot serve; its files stay."""
+        """Record that a stored stream is offline, because this server cannot serve it; its files stay."""
         name = newer.config.name
         self.offline[name] = newer
         self._unread.add(self.directory_of(name))
@@ -426,7 +435,7 @@ class AccountFiles:
         """Return the file with the positions of a stream's sources.
 
         Raises:
-            StoreFailed: its directory cannot be created.
+            StoreFailed: the directory of the file cannot be created.
         """
         directory = f"{self.directory_of(stream)}/sources"
         try:
@@ -437,7 +446,10 @@ class AccountFiles:
         return ConsumerStateFile(self._disk, directory, self._logs, self._key_of(directory))
 
     def save_window(self, stream: str, parts: Iterable[dict[str, object]] | None) -> None:
-        """Write the duplicate window of a closed stream; None removes the file: the next start reads messages."""
+        """Write the duplicate window of a closed stream.
+
+        If `parts` is None, remove the file; the next start then reads the window from messages. Errors are logged.
+        """
         path = f"{self.directory_of(stream)}/window"
         try:
             if parts is not None:
@@ -448,7 +460,7 @@ class AccountFiles:
             self._log.warn(f"  {path} is not kept, and read from messages at the next start: {error}")
 
     def load_window(self, stream: str) -> Iterator[dict[str, Any]]:
-        """Yield the saved parts of the duplicate window; yield nothing if there is no such file.
+        """Yield the saved parts of a stream's duplicate window; yield nothing if there is no such file.
 
         Raises:
             PyjsError, OSError: a part is unreadable.
@@ -492,7 +504,7 @@ class AccountFiles:
         return ChangedConsumer(self.list_of(stream), name, created_ns, as_json(config))
 
     def removed_consumer(self, stream: str, name: str) -> RemovedConsumer:
-        """Return the change that removes the files of a closed consumer."""
+        """Close the files of a closed consumer, and return the change that removes them."""
         file = self.list_of(stream)
         directory = self._states.pop((file.directory, name), "")
         if directory:
@@ -507,13 +519,18 @@ class AccountFiles:
         return self._lists[directory]
 
     def num_consumers(self, stream: str) -> int:
-        """Return the number of a stream's stored consumers, including those whose unreadable files were set aside."""
+        """Return the number of a stream's stored consumers, including those with damaged files or list entries."""
         file = self.list_of(stream)
         names = self._disk.list_dir(f"{file.directory}/{NAME}")
         return len(file.live) + file.missing + sum(name.startswith(DAMAGED) for name in names)
 
     def recover_consumers(self, stream: str) -> Iterator[StoredConsumer]:
-        """Yield every stored consumer of a stream."""
+        """Yield every stored consumer of a stream that can be read; log the others.
+
+        Raises:
+            NewerConsumer: a newer version wrote a consumer or the list of consumers.
+            OSError: out of file descriptors or memory.
+        """
         directory = self.directory_of(stream)
         file = self._lists[directory] = ListFile(directory, self._keys.get(directory))
         found = self._load_list(directory)
@@ -531,14 +548,22 @@ class AccountFiles:
                 yield opened
 
     def reopen_consumer(self, stream: str, name: str) -> StoredConsumer | None:
-        """Return a stored consumer, or None if its files are unreadable; this is then logged."""
+        """Return a stored consumer, or None if it is not listed or its files are unreadable.
+
+        Unreadable files are logged.
+        """
         file = self.list_of(stream)
         found = self._load_list(file.directory, file.ends)
         listed = None if found is None else found.live.get(name)
         return None if listed is None else self._open_consumer(file.directory, listed)
 
     def _load_list(self, directory: str, ends: tuple[int, int] | None = None) -> ConsumerList | None:
-        """Return the list of a stream's consumers, or None if it is unreadable and must stay unchanged."""
+        """Return the list of a stream's consumers, or None if it is unreadable and must stay unchanged.
+
+        Raises:
+            NewerConsumer: a newer version wrote the list.
+            OSError: out of file descriptors or memory.
+        """
         try:
             return load_list(self._disk, directory, Opener(self._keys.get(directory)), ends)
         except (UnknownFormat, Locked, OSError) as error:
@@ -631,7 +656,10 @@ class AccountFiles:
         return encode(KIND_STREAM, generation, values, self._key_of(directory))
 
     def _load(self, directory: str) -> dict[str, Any] | None:
-        """Return a stream's metadata, or None if it is unreadable; this is then logged."""
+        """Return a stream's metadata, or None if the metadata cannot be read, which is logged.
+
+        The data key of the stream is stored, and damaged copies of the metadata are rewritten.
+        """
         opener = Opener(key_ring=self._stores.key_ring)
         try:
             generation, values, problems = load_meta(self._disk, directory, "meta", KIND_STREAM, opener)
@@ -662,7 +690,7 @@ class AccountFiles:
         return values
 
     def _seal(self, directory: str, values: dict[str, Any]) -> bool:
-        """Write a stream's new data key, before it encrypts anything; return False if that failed."""
+        """Write a stream's metadata with its new data key, before the key is used; return False if that failed."""
         try:
             self._save(directory, values)
         except OSError as error:
@@ -684,7 +712,7 @@ class AccountFiles:
             self._rewrapped.add(directory)
 
     def _key_of(self, directory: str) -> StreamKey | None:
-        """Return the data key of the stream in a directory, or None if it is not encrypted."""
+        """Return the data key of the stream that `directory` belongs to, or None if the stream is not encrypted."""
         return self._keys.get(self._stream_of(directory))
 
     def _stream_of(self, directory: str) -> str:
@@ -694,7 +722,7 @@ class AccountFiles:
     def _from_segments(
         self, directory: str, error: Exception, opener: Opener
     ) -> tuple[int, dict[str, Any], list[str]] | None:
-        """Return the newest META record in a stream's segments, or None; used if the metadata files are lost.
+        """Return generation, values and problems of the newest META record in a stream's segments, or None.
 
         Raises:
             Locked: the record is encrypted, and the key is unknown.
@@ -717,7 +745,7 @@ class AccountFiles:
         return None
 
     def _mend(self, directory: str, values: dict[str, Any], problems: list[str]) -> None:
-        """Write both copies of the metadata again, after one of them was damaged."""
+        """Log `problems`, and write both copies of the metadata of a stream again."""
         for problem in problems:
             self._log.warn(f"  {problem}; another copy is used")
         try:
@@ -726,7 +754,7 @@ class AccountFiles:
             self._log.warn(f"  {directory} keeps one copy of its metadata: {error}")
 
     def _is_empty(self, directory: str) -> bool:
-        """Return whether a directory has no message, consumer or state: then its creation was interrupted."""
+        """Return whether the directory of a stream is empty because its creation was interrupted."""
         names = set(self._disk.list_dir(directory)) - {"meta.tmp", "msgs", "consumers"}
         inside = [*self._disk.list_dir(f"{directory}/msgs"), *self._disk.list_dir(f"{directory}/consumers")]
         return not names and not inside
@@ -767,7 +795,11 @@ class AccountFiles:
             self.unrecovered.append(directory.rpartition("/")[2])
 
     def _check_room(self, directory: str) -> None:
-        """Refuse to create a stream or consumer in place of files that could not be recovered. Raises StoreFailed."""
+        """Refuse to create a stream or consumer in place of files that could not be recovered.
+
+        Raises:
+            StoreFailed: the directory has such files.
+        """
         if directory in self._unread:
             raise StoreFailed(directory, "holds what could not be recovered: see the log, or move it away")
 

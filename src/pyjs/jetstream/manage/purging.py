@@ -74,7 +74,7 @@ def purge(
 
 
 def _is_short(stream: Stream, wanted: StoreFilter, before_seq: int, keep: int) -> bool:
-    """Return whether a purge fits into one step: it removes few messages, or all (whose memory a thread frees)."""
+    """Return whether a purge fits into one step, because it removes few messages, or all messages."""
     store = stream.store
     if store.msgs <= AT_ONCE or before_seq == 1:
         return True
@@ -86,7 +86,7 @@ def _is_short(stream: Stream, wanted: StoreFilter, before_seq: int, keep: int) -
 
 
 def _end_of(stream: Stream, wanted: StoreFilter, keep: int) -> Generator[Step, None, int]:
-    """Return the first sequence of the newest `keep` matches."""
+    """Return the first sequence of the newest `keep` matches, in steps."""
     store = stream.store
     left = store.catalogue.count_matching(0, wanted) - keep
     seq = store.catalogue.next_match(0, wanted)
@@ -98,10 +98,11 @@ def _end_of(stream: Stream, wanted: StoreFilter, keep: int) -> Generator[Step, N
 
 
 def drop_steps(stream: Stream, wanted: StoreFilter, end_seq: int) -> Generator[Step, None, int]:
-    """Remove the matches with a sequence below `end_seq`, in steps; return how many were removed.
+    """Remove the matches with a sequence below `end_seq`, in steps; return the number of removed messages.
 
     Raises:
-        ApiError, StoreFailed: as `purge`.
+        ApiError: the stream was deleted between two steps.
+        StoreFailed: some removals were not written.
     """
     purged, seq = 0, 1
     while seq:
@@ -114,10 +115,13 @@ def drop_steps(stream: Stream, wanted: StoreFilter, end_seq: int) -> Generator[S
 
 
 def lower_limits(stream: Stream, config: StreamConfig) -> Generator[Step, None, None]:
-    """Remove the messages that exceed the limits of `config`, in steps, before `config` is applied to the stream.
+    """Remove the messages that exceed the limits of `config`, in steps, if the stream has many messages.
+
+    Call this before `config` is applied to the stream, which removes any remaining messages above the limits.
 
     Raises:
-        ApiError, StoreFailed: as `purge`.
+        ApiError: the stream was deleted between two steps.
+        StoreFailed: some removals were not written.
     """
     old, store = stream.config, stream.store
     if store.msgs <= AT_ONCE:

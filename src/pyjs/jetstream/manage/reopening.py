@@ -5,7 +5,7 @@ once, without a write, and reopened in steps while its requests wait; a consumer
 from its files. A memory stream, or a consumer without files, is deleted. A stream that fails again within a minute
 stays closed until the next start.
 
-Knows nothing of the code that reports faults, or of kinds of exceptions.
+This module does not depend on the code that reports faults, or on the kinds of exceptions.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ AGAIN_NS = 60 * NS_PER_S
 
 
 class Mender:
-    """Closes and reopens the streams and consumers of all accounts that had faults."""
+    """The repair of the streams and consumers of all accounts after faults."""
 
     def __init__(self, engines: Mapping[str, JetStream]) -> None:
         self._engines = engines
@@ -40,7 +40,10 @@ class Mender:
         self._mended_at: dict[tuple[str, str], int] = {}
 
     def mend(self, owner: object) -> None:
-        """Close and reopen `owner` after a fault; ignore objects other than streams and consumers."""
+        """Close and reopen a stream or consumer after a fault; a copier stands for its target stream.
+
+        Objects of other kinds are ignored.
+        """
         if isinstance(owner, Copier):
             owner = owner.target
         if isinstance(owner, Consumer):
@@ -82,12 +85,15 @@ class Mender:
         yield from js.gates.within(stream.name, False, lambda: js.gates.within(gate, True, steps))
 
     def _not_reopened(self, js: JetStream, stream: Stream, consumer: str, error: Exception) -> None:
-        """Reopen the whole stream, since one of its consumers could not be reopened."""
+        """Report `error`, and reopen the whole stream, since one of its consumers could not be reopened."""
         js.shared.faults.report("mending", f"the reopening of {consumer}", error, js.shared.clock.now_ns())
         self._mend_stream(js, stream)
 
     def _mend_stream(self, js: JetStream, stream: Stream) -> None:
-        """Close a stream, and open it again in steps."""
+        """Close a stream after a fault, and open it again from its files in steps.
+
+        A memory stream is deleted. A stream that failed again within AGAIN_NS stays closed until the next start.
+        """
         replicated = js.shared.replicated
         if replicated is not None and replicated.is_replica(stream):
             replicated.fail(stream)

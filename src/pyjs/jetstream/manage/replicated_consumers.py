@@ -38,7 +38,7 @@ RETRY_NS = NS_PER_S  # ns to wait after a proposal that the group did not accept
 
 
 class ConsumerOpener:
-    """Opens the consumers of one replica; its owner sets `ReplicatedConsumers.opener` before the replica leads."""
+    """The opener of the consumers of one replica, which is set as `ReplicatedConsumers.opener`."""
 
     def __init__(self, js: JetStream, stream: Stream, resources: Resources) -> None:
         self._js = js
@@ -53,7 +53,10 @@ class ConsumerOpener:
             yield
 
     def open(self, consumer: CommittedConsumer) -> StreamConsumer | None:
-        """Open a consumer with its committed state, add it to the stream, and start it; None: it stays closed."""
+        """Open a consumer with its committed state, add it to the stream, and start it.
+
+        Return None if the consumer stays closed, because a newer server wrote its state.
+        """
         try:
             opened = self._restored(consumer)
         except consumer_record.NewerState as error:
@@ -69,10 +72,10 @@ class ConsumerOpener:
         return opened
 
     def _restored(self, committed: CommittedConsumer) -> Consumer:
-        """Return a consumer with its committed state; if that is damaged, it begins again.
+        """Return a consumer with its committed state; if the state is damaged, the consumer begins again.
 
         Raises:
-            NewerState: a newer server has committed changes that this one does not know.
+            NewerState: a newer server has committed changes that this server does not know.
         """
         opened = self._new(committed)
         try:
@@ -112,7 +115,7 @@ def create(
     """Create a consumer; return it when its creation is committed.
 
     Raises:
-        ApiError: this replica is no longer the leader; the consumer may exist.
+        ApiError: the consumer was deleted in the meantime, or the result is unknown.
     """
     state = consumer_record.first_state(start)
     yield from _replica(stream).operate(entries.creation(name, created_ns, config, state))
@@ -198,7 +201,11 @@ def adopt_steps(
 
 
 def stored_state(stream: Stream, stored: StoredConsumer, resources: Resources) -> bytes:
-    """Return the state in the files of a consumer or, if these are unreadable, its first state."""
+    """Return the stored state of a consumer; if it was unreadable, a state that begins at the first message.
+
+    Raises:
+        BadState: the stored state is invalid.
+    """
     if stored.snapshot is None:
         return consumer_record.first_state(Start(max(1, stream.store.first_seq)))
     consumer = Consumer(resources, stored.config, stored.name, stored.created_ns)
@@ -207,20 +214,23 @@ def stored_state(stream: Stream, stored: StoredConsumer, resources: Resources) -
 
 
 def not_open(consumer: StreamConsumer) -> errcodes.ApiError:
-    """Return the answer to a request about a consumer that this leader has not opened, or not yet."""
+    """Return the error for a request about a consumer that is not open on this leader."""
     if isinstance(consumer, CommittedConsumer) and consumer.problem:
         return errcodes.CONSUMER_OFFLINE_REASON.error(err=consumer.problem)
     return errcodes.LeaderChanged()
 
 
 def _is_there(stream: Stream, stored: StoredConsumer) -> bool:
-    """Return whether the group already has this consumer."""
+    """Return whether the group of the stream already has this consumer."""
     found = _replica(stream).consumers.committed.get(stored.name)
     return found is not None and found.created_ns == stored.created_ns
 
 
 def expire(js: JetStream, stream: Stream, consumer: Consumer) -> None:
-    """Delete a consumer that was unused for its `inactive_threshold`, without waiting."""
+    """Begin to delete a consumer that was unused for its inactive_threshold.
+
+    If the deletion fails, the consumer resumes after RETRY_NS.
+    """
 
     def steps() -> Generator[Step, None, None]:
         try:
@@ -238,7 +248,11 @@ def _replica(stream: Stream) -> Replica:
 
 
 def _found(stream: Stream, name: str) -> Consumer:
-    """Return an open consumer after an operation. Raises ApiError if it was deleted or the leadership is lost."""
+    """Return an open consumer after an operation.
+
+    Raises:
+        ApiError: the consumer was deleted, or this replica is no longer the leader.
+    """
     found = stream.consumers.get(name)
     errcodes.CONSUMER_NOT_FOUND.raise_if(found is None)
     if not isinstance(found, Consumer):

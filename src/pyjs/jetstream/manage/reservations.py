@@ -1,6 +1,6 @@
 """Names, subjects and bytes reserved for streams that are being created or updated, or will be opened later.
 
-Knows nothing of files and requests.
+This module does not use files or requests.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ finds the damage again. Damaged metadata is rewritten from memory.
 
 After a step of n bytes, a timer of the node starts the next step n / scrub_rate seconds later.
 
-Knows nothing of threads: a turn runs the steps like other upkeep of stores.
+This module starts no threads: a turn runs the steps like other upkeep of stores.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class SegmentStep:
         self.size = 0  # bytes that were read
 
     def __call__(self) -> Exception | None:
-        """Read every record; return the error, or None."""
+        """Check every record, in a thread; return the error that prevented the check, or None."""
         try:
             self._read()
         except CorruptRecord:  # the outer header is damaged
@@ -101,7 +101,7 @@ class SegmentStep:
             return False
 
     def apply(self) -> int:
-        """Drop damaged messages; reopen the stream if its index file is wrong. Return the number of faults found."""
+        """Drop damaged messages, or reopen the stream if its index file is wrong; return the number of problems."""
         if self._damaged:
             return self._store.examiner.confirm(self._number)
         if self._problem:
@@ -122,7 +122,7 @@ class MetadataStep:
         self.size = META_SIZE  # bytes read
 
     def __call__(self) -> Exception | None:
-        """Read both copies; return the error, or None."""
+        """Check both copies of the metadata, in a thread; return the error that prevented the check, or None."""
         try:
             self._is_suspect = bool(self._problems())
         except OSError as error:
@@ -130,7 +130,7 @@ class MetadataStep:
         return None
 
     def apply(self) -> int:
-        """Rewrite damaged copies; return the number of faults found."""
+        """Rewrite the metadata if a copy is damaged; return the number of problems."""
         files, name = self._js.files, self._stream.name
         if not self._is_suspect or self._js.streams.get(name) is not self._stream:
             return 0
@@ -142,7 +142,7 @@ class MetadataStep:
         return len(problems)
 
     def _problems(self) -> list[str]:
-        """Return the damage of the metadata; empty for a memory stream.
+        """Return a description of each problem of the metadata; empty if the stream has no files.
 
         Raises:
             OSError: out of file descriptors or memory; the metadata was not checked.
@@ -159,7 +159,10 @@ class MetadataStep:
 
 
 class ListStep:
-    """A step of the scrub that checks a stream's consumer list; calls `found` with the number of damaged entries."""
+    """A step of the scrub that checks the list of a stream's consumers.
+
+    `found` is called with the number of problems, which is known only after the list was checked again.
+    """
 
     def __init__(self, disk: Disk, js: JetStream, stream: Stream, found: Callable[[int], None]) -> None:
         self._disk = disk
@@ -172,7 +175,7 @@ class ListStep:
         self.size = META_SIZE  # bytes read
 
     def __call__(self) -> Exception | None:
-        """Read both copies, and decode their entries if one may be damaged; return the error, or None."""
+        """Check both copies of the list, in a thread; return the error that prevented the check, or None."""
         directory, ends = self._list.directory, self._list.ends
         self.size = META_SIZE + sum(ends)
         try:
@@ -188,7 +191,10 @@ class ListStep:
         return None
 
     def apply(self) -> int:
-        """Check the list again in the thread that writes it, since an entry being written may look like damage."""
+        """Check a suspect list again in the thread that writes it, since a concurrent write may look like damage.
+
+        Return 0, because the problems are counted later.
+        """
         if self._is_suspect and self._js.streams.get(self._stream.name) is self._stream:
             self._check()
         return 0
@@ -227,7 +233,7 @@ class ListStep:
             js.gates.leave(name)
 
     def _tell(self, change: CheckedList, failure: Exception | None) -> None:
-        """Log and count the damage."""
+        """Log the problems, and pass their number to `found`."""
         log = self._js.shared.log
         for problem in change.problems:
             log.warn(f"{problem}; both copies are rewritten")
@@ -246,7 +252,7 @@ def _known_consumers(stream: Stream) -> Known:
 
 
 class Scrubber:
-    """Runs the scrub of all stored streams of a server."""
+    """The scrub of all stored streams of a server."""
 
     def __init__(self, shared: Shared, accounts: dict[str, JetStream], disk: Disk, turn: Turn) -> None:
         self._shared = shared
@@ -263,7 +269,7 @@ class Scrubber:
         self._damaged = 0  # number of damaged places found since the start
 
     def report(self) -> dict[str, Any]:
-        """Return the fields for /jsz."""
+        """Return the fields about the scrub in /jsz."""
         shown: dict[str, Any] = {"rate": self._shared.options.scrub_rate, "passes": self._passes}
         if self._finished_ns:
             shown["last_finished"] = time_text(self._finished_ns)
@@ -274,13 +280,13 @@ class Scrubber:
         }
 
     def begin_pass(self) -> None:
-        """Begin a pass."""
+        """Begin a pass over all stored streams."""
         self._steps = self._all_steps()
         self._checked_bytes = 0
         self._go_on()
 
     def stop(self) -> None:
-        """Begin no further step."""
+        """Stop the scrub after the running step."""
         self._stopped = True
         if self._timer is not None:
             self._timer.cancel()
@@ -288,7 +294,7 @@ class Scrubber:
     # -- upkeep --------------------------------------------------------------------------------------------
 
     def begin_upkeep(self) -> Step | None:
-        """Return the next step for the thread, or None if none is due."""
+        """Return the next step for the thread, or None if no step is due."""
         if self._stopped or self._step is not None or self._timer is not None or self._steps is None:
             return None
         self._step = next(self._steps, None)
@@ -297,7 +303,7 @@ class Scrubber:
         return self._step
 
     def finish_upkeep(self, error: Exception | None) -> None:
-        """Handle the result of the step, then wait in proportion to its bytes."""
+        """Handle the result of the running step, then wait in proportion to the bytes that it read."""
         step, self._step = self._step, None
         if step is None or self._stopped:
             return

@@ -70,7 +70,11 @@ def stream_info(
     domain: bool = True,
     cluster: bool = False,
 ) -> dict[str, Any]:
-    """Return a StreamInfo; with `listed`, omit the fields that only STREAM.INFO has."""
+    """Return the StreamInfo of a stream; with `listed`, omit the metadata that the server adds to the configuration.
+
+    `state` is used in place of the current state. `domain` allows the field `domain`. `cluster` adds the fields about
+    the cluster that only the answer to STREAM.INFO has.
+    """
     config = stream.config
     if js.shared.member is not None:
         config = js.shared.member.reports.shown_config(js, stream)
@@ -97,7 +101,10 @@ def stream_info(
 
 
 def away_info(config: StreamConfig, created_ns: int, cluster: dict[str, Any], now_ns: int) -> dict[str, Any]:
-    """Return the StreamInfo for a list, if all servers of the stream are away; `now_ns` is the wall time."""
+    """Return the StreamInfo that a list shows for a stream whose servers are all offline.
+
+    `now_ns` is the wall time.
+    """
     state = {"messages": 0, "bytes": 0, "first_seq": 0, "first_ts": time_text(0), "last_seq": 0}
     return {
         "config": as_json(config),
@@ -118,7 +125,7 @@ def inflow_report(js: JetStream, stream: Stream) -> dict[str, Any]:
 
 
 def know_subjects(store: StreamStore, subjects: StoreFilter) -> Generator[None, None, None]:
-    """Index the subjects of a store, for searches among many subjects, in steps; later calls do nothing."""
+    """Prepare the index of a store for a search with the filter `subjects`, in steps."""
     while not store.catalogue.learn_subjects(subjects, SUBJECTS_STEP):
         yield
 
@@ -126,9 +133,9 @@ def know_subjects(store: StreamStore, subjects: StoreFilter) -> Generator[None, 
 def subjects_page(
     stream: Stream, subject_filter: str, offset: int
 ) -> Generator[None, None, tuple[Fragment | None, int, int]]:
-    """Return a page of subjects with their message counts as JSON, the total, and the offset of the page.
+    """Return a page of subjects with their message counts as JSON, the total number, and the offset of the page.
 
-    As in nats-server, an offset beyond the end is returned unchanged.
+    The page is None if it is empty. An offset beyond the end is returned unchanged, as by nats-server.
     """
     store = stream.store
     wanted = store.make_filter((subject_filter.encode(),))
@@ -152,7 +159,7 @@ def subjects_page(
 
 
 def deleted_details(stream: Stream) -> Generator[None, None, Fragment]:
-    """Return the deleted sequences as JSON."""
+    """Return the deleted sequences of a stream as a JSON array, in steps."""
     store, after = stream.store, 0
     parts: list[bytes] = []
     while found := store.catalogue.deleted(DELETED_STEP, after):

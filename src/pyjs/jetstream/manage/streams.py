@@ -1,8 +1,8 @@
 """Creates, updates, deletes and recovers the streams of an account.
 
-Applies the rules, and the limits of the account and its server, gives a new stream its store and its subjects, and
-calls the observer. Knows nothing of API subjects and JSON (api/streams.py). Long because all these operations begin
-with the same checks and end with the same report.
+This module applies the rules, and the limits of the account and its server, gives a new stream its store and its
+subjects, and calls the observer. API subjects and JSON are handled by api/streams.py. Long because all these
+operations begin with the same checks and end with the same report.
 
 Source: nats.docs "JetStream"; order of checks probed on nats-server 2.15.1.
 """
@@ -80,7 +80,7 @@ class SubjectVerdict(NamedTuple):
 
 
 def judge_subjects(js: JetStream, config: StreamConfig) -> Generator[None, None, SubjectVerdict]:
-    """Search for overlaps of the subjects of `config`, in steps if there are many."""
+    """Search for overlaps of the subjects of `config`, in steps if there are many; return the result."""
     subjects = stream_rules.valid_subjects(config)
     within = yield from first_overlap(subjects)
     taken, version = False, js.subjects.version
@@ -99,10 +99,12 @@ def check(
     pedantic: bool,
     verdict: SubjectVerdict | None = None,
 ) -> StreamConfig:
-    """Return `config` with defaults; `verdict` is the result of `judge_subjects`, or None before this search.
+    """Check a configuration, and return it with defaults.
+
+    `verdict` is the result of `judge_subjects`, or None before this search.
 
     Raises:
-        ApiError: the first violation.
+        ApiError: the configuration violates a rule; the error is that of the first violation.
     """
     within = stream_rules.NOT_SEARCHED if verdict is None else verdict.within
     return stream_rules.check(config, js.options, js.limits, pedantic, js.config_of, within)
@@ -147,7 +149,7 @@ def create_assigned(js: JetStream, config: StreamConfig, created_ns: int) -> Gen
     """Create a stream that passed all checks, either here or on the leader of the cluster's metadata.
 
     Raises:
-        ApiError: the files of the stream could not be opened.
+        ApiError: a stored stream of this name is not open yet, or the stream or JetStream was closed in the meantime.
         StoreFailed: the directory of the stream cannot be written.
     """
     errcodes.STREAM_CREATE.raise_if(config.name in js.held, err="the stream is stored and not open yet")
@@ -171,13 +173,16 @@ def new_replica(
     """Create the empty replica of a stream on this server; return it when its directory is durable.
 
     Raises:
+        ApiError: JetStream was disabled for the account in the meantime.
         StoreFailed: the directory cannot be written.
     """
     return Parked(config, created_ns, (yield from _new_store(js, config, created_ns, group)))
 
 
 def make_replica(js: JetStream, stream: Stream, group: int) -> Generator[Step, None, Parked]:
-    """Close an open stream that gets more replicas, make its messages durable, and return it with its store.
+    """Close an open stream that gets more replicas, and return it with its store as the replica of `group`.
+
+    The messages of a file stream are made durable.
 
     Raises:
         StoreFailed: the stream cannot be reopened; its files stay.
@@ -208,11 +213,11 @@ def open_replica(
 ) -> Generator[Step, None, Stream]:
     """Open the stream of a replica as a follower, which subscribes to no subjects.
 
-    `ids` is its duplicate window, if known: a memory store has no ids of removed messages. The replica answers direct
-    gets only if `offered`, which must be false as long as it lacks messages that other replicas have.
+    `ids` is the duplicate window; None: it is read from the messages. The replica answers direct gets only if
+    `offered`, which must be false as long as the replica lacks messages that other replicas have.
 
     Raises:
-        PyjsError, OSError, MemoryError: its messages cannot be read; its files stay.
+        PyjsError, OSError, MemoryError: the messages cannot be read. The files stay.
     """
     config, created_ns, store = found
     if config.first_seq and not (
@@ -233,9 +238,9 @@ def open_replica(
 
 
 def make_single(js: JetStream, stream: Stream, memory: list[StoredConsumer]) -> Generator[Step, None, Stream]:
-    """Open a replica again as a stream without replicas, as its files already describe it.
+    """Close a replica, and open it again as a stream with one replica.
 
-    `memory` lists its consumers without files.
+    The stored configuration must already have one replica. `memory` lists the consumers without files.
 
     Raises:
         StoreFailed: the stream cannot be reopened; its files stay.
@@ -279,7 +284,10 @@ def copy_origins(js: JetStream, stream: Stream, *, on: bool) -> None:
 
 
 def reconfigured(js: JetStream, stream: Stream, old: StreamConfig, *, leads: bool) -> None:
-    """Apply a replica's new configuration outside its `Replica` object; the leader publishes the advisory."""
+    """Apply the new configuration of a replica in place of `old`, apart from its `Replica` object.
+
+    If `leads`, also update the subscriptions and copies of the stream, and publish the advisory.
+    """
     _reserve(js, old, -1)
     _reserve(js, stream.config, 1)
     _set_subjects(js, stream)
@@ -293,13 +301,21 @@ def reconfigured(js: JetStream, stream: Stream, old: StreamConfig, *, leads: boo
 
 
 def check_limits(js: JetStream, config: StreamConfig) -> None:
-    """Refuse a stream that exceeds the limits of account or server. Raises ApiError."""
+    """Refuse a stream that exceeds the limits of the account or the server.
+
+    Raises:
+        ApiError: a limit is exceeded.
+    """
     _check_count(js, config)
     _check_room(js, config, max(config.max_bytes, 0))
 
 
 def check_restored(js: JetStream, config: StreamConfig) -> None:
-    """Refuse a stream under construction if it conflicts with open streams. Raises ApiError."""
+    """Refuse a stream that is being restored if it exceeds a limit or conflicts with other streams.
+
+    Raises:
+        ApiError: the name is taken, a limit is exceeded, or a subject overlaps.
+    """
     errcodes.STREAM_NAME_EXIST_RESTORE_FAILED.raise_if(config.name in js.elsewhere)
     check_limits(js, config)
     _check_overlap(js, config, None)
@@ -320,7 +336,11 @@ def open_restored(
 
 
 def _check_tier(js: JetStream, config: StreamConfig) -> None:
-    """If the account has limits by number of replicas, refuse a number without limits. Raises ApiError."""
+    """If the account has limits by number of replicas, refuse a number of replicas that has no limits.
+
+    Raises:
+        ApiError: there are no limits for this number.
+    """
     errcodes.NO_LIMITS.raise_if(
         bool(js.limits.tiers) and f"R{config.num_replicas or 1}" not in js.limits.tiers
     )
@@ -340,6 +360,7 @@ def update(
 
     Raises:
         ApiError: the request is refused.
+        StoreFailed: the configuration, or removals of messages, could not be written.
     """
     stream = js.stream(config.name)
     old = stream.config
@@ -392,11 +413,12 @@ def _remove_acknowledged(stream: Stream) -> Generator[Step, None, None]:
 
 
 def delete(js: JetStream, name: str, *, told: bool = True) -> Generator[Step, None, None]:
-    """Delete a stream with its consumers and files; return when this is durable. `told`: publish the advisory.
+    """Delete a stream with its consumers and files; return when this is durable. If `told`, publish the advisory.
 
     Raises:
         ApiError: 10059, there is no such stream.
-        StoreFailed: its directory cannot be renamed (nothing has changed), or the next start may find the stream.
+        StoreFailed: the directory of the stream cannot be renamed, and nothing has changed; or the next start may
+            find the stream.
     """
     if name in js.offline:
         yield from js.files.remove_hidden(js.files.hide_offline(name), js.shared.metadata)
@@ -463,7 +485,7 @@ def _take_up(inflows: Iterable[Inflow], whole: list[Stream]) -> None:
 
 
 def _retry_postponed(js: JetStream) -> None:
-    """If there are postponed streams, open them later."""
+    """Reserve the subjects and bytes of postponed streams, and try to open these streams after RETRY_NS."""
 
     def due() -> None:
         if js.account.jetstream is js:
@@ -537,7 +559,11 @@ def _end_purge(js: JetStream, stream: Stream) -> Iterator[None]:
 
 
 def _check_kept(js: JetStream, config: StreamConfig) -> None:
-    """Raise ApiError if no request could have created this stored configuration, so that it is not opened."""
+    """Check the mirror or sources of a stored configuration.
+
+    Raises:
+        ApiError: no request could have created this configuration, so the stream must not be opened.
+    """
     if config.mirror or config.sources:
         source_rules.check_kept(config, js.config_of)
 
@@ -648,7 +674,7 @@ def _set_subjects(js: JetStream, stream: Stream) -> None:
 
 
 def _close(js: JetStream, stream: Stream, reason: str, fault: Exception | None = None) -> None:
-    """Close a stream; `reason` is "deleted", "shutdown" or "fault". After a fault, nothing is written."""
+    """Close a stream; `reason` is "deleted", "shutdown" or "fault". If `fault` is given, nothing is written."""
     deleted = reason == "deleted"
     if fault is not None:
         stream.special.drop(fault)
@@ -682,7 +708,7 @@ def _untie(stream: Stream) -> None:
 
 
 def abandon(js: JetStream, stream: Stream, error: Exception) -> None:
-    """Close a stream after a fault, without writing; it will be reopened from its files."""
+    """Close a stream after a fault, without writing. A file stream can be opened again from its files."""
     _close(js, stream, "fault", error)
     if stream.config.storage == FILE:
         js.held.hold(stream.config)  # until it is reopened, by the next start at the latest
@@ -691,13 +717,17 @@ def abandon(js: JetStream, stream: Stream, error: Exception) -> None:
 
 
 def reopen_steps(js: JetStream, name: str) -> Iterator[None]:
-    """Open an abandoned stream again from its files."""
+    """Open a closed stream again from its files, in steps."""
     whole = yield from _open_found(js, js.files.reopen_steps(name))
     _take_up([js.inflows[name]] if name in js.inflows else [], whole)
 
 
 def _subscribe_steps(js: JetStream, stream: Stream) -> Iterator[None]:
-    """Subscribe a new stream to its subjects, in steps; all its subjects are reserved from the first step on."""
+    """Subscribe a new stream to its subjects, in steps; all its subjects are reserved from the first step on.
+
+    Raises:
+        ApiError: the stream was closed between two steps.
+    """
     subjects = stream.config.subjects
     for subject in subjects:
         js.subjects.add(subject, stream.name)
@@ -728,7 +758,11 @@ def _subscribe(js: JetStream, stream: Stream, subjects: tuple[str, ...]) -> None
 
 
 def _check_running(js: JetStream) -> None:
-    """Raise an error if JetStream was disabled for the account in the meantime."""
+    """Check that JetStream was not disabled for the account in the meantime.
+
+    Raises:
+        ApiError: JetStream was disabled.
+    """
     errcodes.NOT_ENABLED_FOR_ACCOUNT.raise_if(js.account.jetstream is not js)
 
 
@@ -739,7 +773,11 @@ def _reserve(js: JetStream, config: StreamConfig, sign: int) -> None:
 
 
 def _check_room(js: JetStream, config: StreamConfig, extra: int) -> None:
-    """Refuse a stream that exceeds the limits of account or server; `extra` is the number of bytes to reserve."""
+    """Refuse a stream that exceeds a limit of the account or the server; `extra` is the number of bytes to reserve.
+
+    Raises:
+        ApiError: a limit is exceeded.
+    """
     errcodes.MAXIMUM_CONSUMERS_LIMIT.raise_if(0 < js.limits.max_consumers < config.max_consumers)
     need = extra if config.max_bytes > 0 else 1
     for usage in (js.usage[config.storage], js.shared.usage[config.storage]):

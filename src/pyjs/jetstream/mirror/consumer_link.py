@@ -8,7 +8,7 @@ request), closed.
 
 Before a request, every copy is either stored or lost, so it is known which messages the consumer will deliver again.
 
-Knows nothing of messages (durable.pyx).
+Messages are handled by durable.pyx.
 Source: nats-server's source, server/stream.go; probed on nats-server 2.15.1
 (tests/conformance/scenarios/mirror, source: consumer_...).
 """
@@ -57,7 +57,10 @@ class ConsumerLink:
         self._state = LinkState(js, copier, PACE, self._ask)
 
     def renew(self) -> None:
-        """Request another reset of the consumer after a pause; until then, the copier ignores deliveries."""
+        """Request another reset of the consumer, at least PACE.between after the last request.
+
+        The copier ignores deliveries until the consumer was reset.
+        """
         if self._state.now in (Link.IDLE, Link.TAKING):
             self._state.ask_later()
 
@@ -72,11 +75,11 @@ class ConsumerLink:
             self._probe()
 
     def answer(self, reply: bytes, cseq: int, seq: int) -> None:
-        """Acknowledge the deliveries up to these sequences."""
+        """Acknowledge the deliveries up to consumer_seq `cseq` and stream_seq `seq`, in a message to `reply`."""
         self._js.account.send(reply, b"", progress(cseq, seq))
 
     def close(self) -> None:
-        """End the link."""
+        """Close the link, and end its subscription."""
         self._state.leave(Link.CLOSED)
 
     # -- states --------------------------------------------------------------------------------------------
@@ -119,7 +122,11 @@ class ConsumerLink:
             self._state.take(self._js.account.subscribe(self._consumer.deliver_subject.encode(), feed))
 
     def _delivered(self, payload: bytes) -> int:
-        """Return the last sequence that the consumer has delivered. Raises ApiError if the answer is an error."""
+        """Return the last stream_seq that the consumer has delivered, from the answer to a reset.
+
+        Raises:
+            ApiError: the answer is an error or invalid, or the consumer has another ack policy.
+        """
         mirrors = self._copier.mirrors
         policy, delivered = read_answer(payload, mirrors)
         if policy != "flow_control":
@@ -133,7 +140,11 @@ class ConsumerLink:
 
 
 def read_answer(payload: bytes, mirrors: bool) -> tuple[str, int]:
-    """Return (ack policy, last delivered sequence) of a consumer. Raises ApiError if the answer is an error."""
+    """Return the ack policy of a consumer, and its last delivered stream_seq, from an answer of the API.
+
+    Raises:
+        ApiError: the answer is an error, or is invalid.
+    """
     try:
         answer = orjson.loads(payload)
         if error := answer.get("error"):
@@ -154,12 +165,12 @@ def identity_in(headers: bytes) -> bytes:
 
 
 def progress(cseq: int, seq: int) -> bytes:
-    """Return the headers that acknowledge the deliveries up to these sequences."""
+    """Return the headers that acknowledge the deliveries up to consumer_seq `cseq` and stream_seq `seq`."""
     return _PROGRESS % (cseq, seq)
 
 
 def read_heartbeat(headers: bytes) -> tuple[int, bytes]:
-    """Return the last consumer_seq in a heartbeat, and the flow control request that it repeats, or (0, b"")."""
+    """Return the last consumer_seq in a heartbeat, or 0, and the flow control subject that it repeats, or b""."""
     lines = dict(line.partition(b":")[::2] for line in headers.split(b"\r\n"))
     text = lines.get(b"Nats-Last-Consumer", b"").strip()
     cseq = int(text) if text.isdigit() and len(text) < 20 else 0

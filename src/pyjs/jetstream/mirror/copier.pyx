@@ -11,7 +11,7 @@ turn.
 
 If the target has several replicas, its leader proposes the copies, which are safe when their entry is applied.
 
-Does not find origins or store positions (sourcing.py).
+This module does not find origins or store positions (sourcing.py does).
 Compiled because it handles every mirrored message (benchmarks/: JetStream mirror).
 Source: nats.docs "Source and Mirror Streams"; headers and refusals probed on nats-server 2.15.1
 (tests/conformance/scenarios/mirror, source).
@@ -47,7 +47,7 @@ cdef enum:
 
 
 cdef class Copier(StreamConsumer):
-    """The copier of one mirror or source: reads `origin`, stores into `target`."""
+    """The copier of one mirror or source: it reads messages from `origin` and stores them in `target`."""
 
     def __init__(self, owner, Stream target, str name, tuple filters, list transforms, bint mirrors):
         self.owner = owner
@@ -78,9 +78,10 @@ cdef class Copier(StreamConsumer):
         self.tail_len = len(tail)
 
     def attach(self, Stream origin not None, uint64_t position, bytes ident, uint64_t copied_from=0) -> None:
-        """Copy messages after `position` from `origin`, whose identity is `ident`.
+        """Begin to copy the messages after `position` from `origin`, whose identity is `ident`.
 
-        `copied_from` is the first sequence that was copied earlier; 0: unknown.
+        `copied_from` is the first sequence that was copied earlier (0: unknown); the origin may remove the messages
+        from there to `position`.
         """
         self.origin = origin
         self.wanted = origin.store.make_filter(self.filters)
@@ -117,14 +118,17 @@ cdef class Copier(StreamConsumer):
         return seq > self.kept
 
     cpdef void wake(self, uint64_t seq) noexcept:
-        """Read new messages of the origin in this turn, or in the next one."""
+        """Queue the copier to read new messages of the origin in this turn, or in the next one."""
         if not self.queued:
             self.queued = True
             self.target.turn.consumers.append(self)
 
     @property
     def proposed(self) -> tuple:
-        """The arguments of `applied` for the copies made so far; the owner is notified of later copies."""
+        """The arguments of `applied` for the copies made so far.
+
+        After this property is read, the owner is notified of the next copy.
+        """
         self.noted = 0
         return self.generation, self.copied
 
@@ -153,7 +157,10 @@ cdef class Copier(StreamConsumer):
         return True
 
     def durable(self, uint64_t generation, uint64_t seq, error) -> None:
-        """Handle a sync: unless `error` is set, copies up to `seq` are durable, so the origin may remove them."""
+        """Handle the end of a sync. Unless `error` is set, copies up to `seq` are durable.
+
+        The origin may then remove the messages up to `seq`.
+        """
         cdef uint64_t before = self.kept
         if error is not None or generation != self.generation or seq <= before:
             return
@@ -179,7 +186,7 @@ cdef class Copier(StreamConsumer):
         self.noted, self.blocked = 0, True
 
     def lag(self) -> int:
-        """Return the lag behind the origin in messages, counted as by nats-server: fetched messages do not count."""
+        """Return the lag behind the origin in messages, counted as by nats-server."""
         cdef int64_t pending
         if self.feed is not None:
             return self.feed.lag()
@@ -220,7 +227,7 @@ cdef class Copier(StreamConsumer):
     # -- messages ------------------------------------------------------------------------------------------
 
     cdef int copy_some(self) except -1:
-        """Copy up to the budget of one pump; return whether there is more to copy."""
+        """Copy up to the budget of one pump; return whether more messages can be copied at once."""
         cdef StreamStore store = self.origin.store
         cdef uint64_t limit = self.origin.kept_seq, seq, rest = 0
         cdef size_t size = 0
@@ -329,7 +336,7 @@ cdef class Copier(StreamConsumer):
         return self.take(m)
 
     cdef int take(self, Msg* m) noexcept nogil:
-        """Store a message that the origin has already checked."""
+        """Store a copy in the target, under its transformed subject if there is a transform; return the result."""
         if (self.renames or self.target.transform is not None) and not m.aliased:
             with gil:
                 return self.take_renamed(m)
@@ -338,7 +345,7 @@ cdef class Copier(StreamConsumer):
         return keep_copy(self.target, m, self.mirrors, False)
 
     cdef int propose(self, Msg* m) noexcept nogil:
-        """Propose a copy to the other replicas of the target."""
+        """Propose a copy to the replicas of the target; return STORED or REFUSED."""
         if self.target.limits.features & SEALED or self.target.size_refused(m):
             return REFUSED
         if self.target.limits.features & COUNTS and not self.mirrors:
@@ -413,7 +420,7 @@ cdef inline bint is_dropped(const char* line, size_t n, bint source) noexcept no
 
 
 cdef class SourceSearch:
-    """A search for the newest message of some sources in a stream, backwards from its last message, in steps.
+    """A search for the newest message of each of some sources in a stream, backwards from its last message, in steps.
 
     A source is named as in Nats-Stream-Source, without sequence, subject and identity.
     """
@@ -446,7 +453,11 @@ cdef class SourceSearch:
         self.seq = index_prev_live(&self.store.catalogue.index, self.seq - 1) if self.seq > 1 else 0
 
     cdef int examine(self) except -1:
-        """Record the source of one message, if it is one of `wanted`."""
+        """Record the source of the message at `seq`, if the source is wanted and was not found before.
+
+        Raises:
+            NotNow: the message cannot be read for the moment.
+        """
         cdef Record r
         cdef Entry* e = index_live(&self.store.catalogue.index, self.seq)
         cdef int failed
@@ -467,7 +478,7 @@ cdef class SourceSearch:
 
 
 def last_sources(StreamStore store not None, uint64_t above, set wanted not None) -> dict:
-    """Return the result of a SourceSearch, without messages that cannot be read for the moment."""
+    """Run a SourceSearch in one step, and return its `found`; messages that cannot be read now are skipped."""
     cdef SourceSearch search = SourceSearch(store, above, wanted)
     while True:
         try:

@@ -6,7 +6,7 @@ requests acknowledges all deliveries so far, so an answer is sent only when the 
 message that the target refuses, deliveries are ignored until the consumer was reset to its ack floor, or replaced.
 Messages that the target already has are skipped.
 
-Knows nothing of requests and subscriptions (consumer_link.py, origin_link.py). Compiled because it handles every
+Requests and subscriptions are handled by consumer_link.py and origin_link.py. Compiled because it handles every
 copied message (benchmarks/: JetStream mirror).
 Source: nats-server's source, server/stream.go; probed on nats-server 2.15.1
 (tests/conformance/scenarios/mirror, source: consumer_...).
@@ -40,7 +40,7 @@ cdef struct Delivery:
 
 
 cdef class ConsumerFeed(Sink):
-    """Receives the deliveries of one consumer of the origin, and passes them to one copier."""
+    """The receiver of the deliveries of one consumer of the origin; it passes the messages to one copier."""
 
     cdef Copier copier
     cdef readonly object link               # consumer_link.ConsumerLink or origin_link.OriginLink
@@ -67,7 +67,10 @@ cdef class ConsumerFeed(Sink):
         return self.copier.target
 
     def open(self, uint64_t position, bytes ident) -> None:
-        """Accept deliveries of messages after `position` in the origin `ident`; consumer_seq begins at 1."""
+        """Accept deliveries of messages after `position` in the origin with the identity `ident`.
+
+        The consumer_seq of the first delivery must be 1.
+        """
         cdef Copier copier = self.copier
         copier.start_at(position)
         if copier.target.sync_always:           # copies up to `position` may still wait for their sync
@@ -94,7 +97,7 @@ cdef class ConsumerFeed(Sink):
         self.asked = b""
 
     def close(self) -> None:
-        """Ignore all further deliveries."""
+        """Ignore all further deliveries, and close the link."""
         self.pause()
         self.link.close()
 
@@ -177,7 +180,7 @@ cdef class ConsumerFeed(Sink):
     # -- the turn ------------------------------------------------------------------------------------------
 
     def pump(self) -> None:
-        """Answer the consumer when all copies of its deliveries are safe; after a gap, renew the consumer."""
+        """Answer a flow control request when all copies of the deliveries are safe; after a gap, renew the link."""
         if self.copier.blocked or not self.listens:
             self.link.renew()
             return
@@ -193,7 +196,7 @@ cdef class ConsumerFeed(Sink):
 
 
 cdef int read_delivery(Msg* m, const char* consumer, size_t n, Delivery* out) noexcept nogil:
-    """Read the ack subject of a delivery; return -1 if it has none, or if it belongs to another consumer."""
+    """Read the ack subject of a delivery into `out`; return 0, or -1 if it is not an ack subject of `consumer`."""
     cdef size_t[TOKENS_V2 + 1] starts
     cdef uint64_t[5] numbers
     cdef size_t i, first, count = 1

@@ -2,7 +2,7 @@
 
 A change of the state ends both. Each request has a number, so that late answers to earlier requests are ignored.
 
-Knows nothing of consumers and requests (consumer_link.py, origin_link.py).
+Consumers and requests are handled by consumer_link.py and origin_link.py.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ANSWER_NS = 5 * NS_PER_S  # longest ns to wait for an answer
 
 
 class Link(Enum):
-    """The state of a link."""
+    """The states of a link, see consumer_link.py and origin_link.py."""
 
     IDLE = "idle"
     ASKED = "asked"
@@ -72,7 +72,7 @@ class Target(Protocol):
         """Forget the position of a source, since its origin was deleted and created again."""
 
     def begin_steps(self, copier: Copier, delivered: int, ident: bytes) -> Generator[Step, None, None]:
-        """Open a copier for the messages after `delivered` of the origin `ident`.
+        """Open a copier for the messages after `delivered` in the origin with the identity `ident`.
 
         Raises:
             ApiError, StoreFailed: the copier cannot be opened now.
@@ -121,7 +121,10 @@ class LinkState:
             self._copier.feed.pause()
 
     def begin_request(self, unanswered: Callable[[], None]) -> int:
-        """Begin to wait for an answer; call `unanswered` if none arrives. Return the number of the request."""
+        """Begin to wait for an answer, and return the number of the request.
+
+        `unanswered` is called if no answer arrives in time.
+        """
         self.leave(Link.ASKED)
         self._asked_ns = self._js.shared.clock.now_ns()
         self.call_after(self._pace.answers[min(self._unanswered, len(self._pace.answers) - 1)], unanswered)
@@ -133,7 +136,7 @@ class LinkState:
         self._expected.subscription = subscription
 
     def call_after(self, ns: int, call: Callable[[], None]) -> None:
-        """Call `call` after `ns`, unless the state changes before."""
+        """Call `call` after `ns` nanoseconds, unless the state changes before."""
         at_ns = self._js.shared.clock.now_ns() + ns
         self._expected.timer = self._js.shared.timers.at(at_ns, call, self._copier.target)
 
@@ -146,7 +149,7 @@ class LinkState:
             self.wait(left_ns)
 
     def wait(self, ns: int) -> None:
-        """Send another request after `ns`."""
+        """Change to WAITING, and send another request after `ns` nanoseconds."""
         self._unanswered = 0
         self.leave(Link.WAITING)
         self.call_after(ns, self._ask)
@@ -166,7 +169,7 @@ class LinkState:
                 self.wait(self._pace.between)
 
     def take(self, subscription: Subscription) -> None:
-        """Accept deliveries; if the consumer is silent for too long, send another request."""
+        """Change to TAKING with the subscription for deliveries; after `Pace.silent` of silence, send a request."""
         self._unanswered = 0
         self.leave(Link.TAKING)
         self._expected.subscription = subscription

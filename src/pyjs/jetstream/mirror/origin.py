@@ -1,4 +1,4 @@
-"""The origin of a mirror or source, as the metadata of a cluster or the directory of several workers has it."""
+"""The origin of a mirror or source, as the metadata of a cluster or the directory of several workers describes it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Origin:
-    """An origin in the metadata of the cluster, or in another worker."""
+    """The origin of a mirror or source, looked up in the metadata of the cluster or the directory of workers."""
 
     js: JetStream
     source: StreamSource
@@ -46,5 +46,5 @@ class Origin:
 
     @property
     def created_ns(self) -> int:
-        """The creation time of the stream."""
+        """The creation time of the stream in ns, or 0 if the stream does not exist."""
         return 0 if self.found is None else self.found.created_ns

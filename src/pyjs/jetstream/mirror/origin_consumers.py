@@ -33,7 +33,7 @@ def prefix_of(stream: str, created_ns: int, key: bytes) -> str:
 
 
 def api_subject(source: StreamSource, verb: str, name: str = "") -> bytes:
-    """Return the subject for a request about consumers of the origin."""
+    """Return the API subject CONSUMER.<verb> for the consumers of the origin, or for the consumer `name`."""
     prefix = "$JS.API" if source.external is None else source.external.api.rstrip(".")
     return f"{prefix}.CONSUMER.{verb}.{source.name}{'.' if name else ''}{name}".encode()
 
@@ -51,10 +51,9 @@ class OriginConsumers:
         self._names = Expected(js.account)
 
     def delete_all(self, *, but: str = "", unless: Callable[[], bool] | None = None) -> None:
-        """Ask for the names of all consumers, and delete those of this copy, except `but`.
+        """Request the names of the origin's consumers, and delete those of this copy, except `but`, when they arrive.
 
-        The consumer `but` needs the messages that the others have not acknowledged. Nothing is deleted if `unless()`
-        is true when the names arrive: the source was added again, and the newest consumer belongs to the new copy.
+        Nothing is deleted if `unless()` returns True at that time.
         """
         self._but, self._unless, self._found = but, unless, []
         self._ask()
@@ -96,7 +95,7 @@ def delete_former(
 ) -> None:
     """Delete the consumers of a copy whose origin is on this server now; call `then` when they are gone.
 
-    Does nothing if there are none. They existed because the origin was in another worker before this start.
+    If there are no such consumers, do nothing. They exist if the origin was in another worker before this start.
     """
     former = _FormerConsumers(js, source, prefix, origin, then)
     if former.exist():
@@ -104,7 +103,7 @@ def delete_former(
 
 
 class _FormerConsumers:
-    """The consumers with which another worker read an origin that is on this server now."""
+    """The consumers through which another worker read an origin that is on this server now."""
 
     def __init__(
         self, js: JetStream, source: StreamSource, prefix: str, origin: Stream, then: Callable[[], None]

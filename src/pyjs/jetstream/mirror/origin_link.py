@@ -7,7 +7,7 @@ another consumer; earlier ones are deleted, or expire when they are unused. Befo
 stored or lost, so the last copied message is known. States: idle, asked (until the answer), taking (subscribed),
 waiting (until the next request), closed.
 
-Knows nothing of messages (durable.pyx).
+Messages are handled by durable.pyx.
 Source: nats-server creates ephemeral push consumers for mirrors and sources in the same way, server/stream.go.
 """
 
@@ -82,7 +82,10 @@ class OriginLink:
         self._others = OriginConsumers(js, source, prefix)
 
     def renew(self) -> None:
-        """Create another consumer after a pause; until then, the copier ignores deliveries."""
+        """Request another consumer, at least PACE.between after the last request.
+
+        The copier ignores deliveries until the new consumer exists.
+        """
         if self._state.now in (Link.IDLE, Link.TAKING):
             self._state.ask_later()
 
@@ -95,16 +98,16 @@ class OriginLink:
             self._ask()
 
     def origin_closed(self) -> None:
-        """Replace the consumer of the closed origin: it is lost, or delivers from another server."""
+        """Request another consumer, since the origin on this server was closed."""
         if self._state.now is Link.TAKING:
             self._state.ask_later()
 
     def answer(self, reply: bytes, cseq: int, seq: int) -> None:
-        """Acknowledge the deliveries up to these sequences."""
+        """Acknowledge the deliveries up to consumer_seq `cseq` and stream_seq `seq`, in a message to `reply`."""
         self._js.account.send(reply, b"", progress(cseq, seq))
 
     def close(self) -> None:
-        """End the link."""
+        """Close the link, and end its subscription."""
         self._state.leave(Link.CLOSED)
         self._others.close()
 
@@ -130,7 +133,7 @@ class OriginLink:
         account.send(api_subject(self._source, "CREATE", self._name), orjson.dumps(body), headers, reply)
 
     def _config(self, place: Place) -> dict[str, Any]:
-        """Return the configuration of the consumer."""
+        """Return the configuration of the consumer to create, as JSON fields; it starts at `place`."""
         out: dict[str, Any] = {
             "name": self._name,
             "deliver_subject": self._deliver.decode(),

@@ -1,7 +1,7 @@
 """The positions in an origin at which a mirror or source begins or continues, and the names of sources.
 
-The functions know the stream that copies, the configured source, and the time at which the origin was created, but
-nothing of links, consumers and stored positions.
+The functions use the stream that copies, the configured source, and the time at which the origin was created, but no
+links, consumers or stored positions.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def first_copied(source: StreamSource) -> int:
 
 
 def first_mirrored(store: StreamStore, mirror: StreamSource, created_ns: int) -> int:
-    """Return the first sequence copied from the stream created at `created_ns`, not an earlier one; 0: unknown."""
+    """Return the first sequence that a mirror copied from its present origin, created at `created_ns`; 0: unknown."""
     oldest_ns = store.first_ts if store.msgs else store.last_ts
     return first_copied(mirror) if oldest_ns >= created_ns else store.catalogue.seq_at(created_ns)
 
@@ -53,8 +53,8 @@ def earliest_ns(store: StreamStore, source: StreamSource, recreated: bool) -> in
 def mirror_place(store: StreamStore, mirror: StreamSource, queued_since_ns: int | None) -> Place:
     """Return the position at which a mirror continues.
 
-    A workqueue stream, created at `queued_since_ns`, delivers from its beginning: it may have messages that were
-    copied but not acknowledged. These are skipped and acknowledged.
+    `queued_since_ns` is the creation time of a workqueue origin, or None for another origin. A workqueue origin
+    delivers from its beginning, because it may have messages that were copied but not acknowledged.
     """
     if not store.msgs and not store.first_seq:
         return Place(mirror.opt_start_seq, mirror.opt_start_time_ns, b"")
@@ -67,6 +67,9 @@ def mirror_place(store: StreamStore, mirror: StreamSource, queued_since_ns: int 
 def source_place(
     store: StreamStore, source: StreamSource, position: tuple[int, bytes], queued: bool
 ) -> Place:
-    """Return the position at which a source continues after `position`; a workqueue delivers from its beginning."""
+    """Return the position at which a source continues after `position`.
+
+    If `queued`, the origin is a work queue, which delivers from the first message to copy.
+    """
     seq, ident = position
     return Place(min(seq + 1, (first_copied(source) if queued else 0) or seq + 1), None, ident)

@@ -5,7 +5,7 @@ for sources whose newest message is not in the stream: it was purged, expired or
 duplicate. Each entry names the last message of the stream that it covers; headers of newer messages take precedence.
 If an entry is ahead of the stream (possible after a power failure), it is used only if no header shows a position.
 
-Knows nothing of streams; sources are named as in Nats-Stream-Source.
+Sources are named as in Nats-Stream-Source.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Positions:
     """The positions of one stream's sources."""
 
     def __init__(self, open_file: Callable[[], ConsumerStateFile] | None, log: Log) -> None:
-        """Begin without positions. `open_file` opens their file; if it is None, positions are not stored."""
+        """Begin without positions. `open_file` opens the file of positions; without it, positions are not stored."""
         self._open_file = open_file
         self._file: ConsumerStateFile | None = None
         self._log = log
@@ -41,9 +41,9 @@ class Positions:
         self.true_at = 0  # seq of the newest message of the stream that the stored positions cover
 
     def load(self) -> bool:
-        """Read the stored positions. Return False if none are readable.
+        """Read the stored positions. Return False if there are none or they cannot be read.
 
-        The caller then reads the headers of messages.
+        The caller must then read the headers of messages.
         """
         if self._open_file is None:
             return False

@@ -67,7 +67,7 @@ SEARCHED_PER_STEP = 1024  # messages searched in one step for positions of sourc
 
 
 def opened(js: JetStream, stream: Stream) -> None:
-    """Start the mirror or sources of a new or recovered stream."""
+    """Start the mirror or sources of a stream that was opened, and connect the streams that copy it."""
     if stream.config.mirror or stream.config.sources:
         inflow = Inflow(js, stream)
         js.inflows[stream.name] = stream.inflow = inflow
@@ -113,7 +113,7 @@ def stop_copying(js: JetStream, stream: Stream) -> None:
 
 
 def leave(js: JetStream, name: str, created_ns: int, sources: Iterable[StreamSource]) -> None:
-    """Delete the consumers that a stream has for `sources`, on any server.
+    """Delete the consumers that the stream `name`, created at `created_ns`, has at the origins of `sources`.
 
     Otherwise an interest or workqueue origin would store messages for these consumers until they expired.
     """
@@ -152,7 +152,7 @@ class SourceCopy:
 
 
 class Inflow:
-    """Copies into one stream: from its mirror, or from all its sources."""
+    """The copies into one stream: from the origin of its mirror, or from the origins of its sources."""
 
     def __init__(self, js: JetStream, stream: Stream) -> None:
         self._js = js
@@ -180,7 +180,7 @@ class Inflow:
 
     @property
     def sources(self) -> list[StreamSource]:
-        """The mirror in a list, or all sources."""
+        """A list of the mirror, or of all sources."""
         return [copy.source for copy in self._copies.values()]
 
     def configure(self, config: StreamConfig) -> None:
@@ -255,7 +255,10 @@ class Inflow:
                 feed.link.origin_opened()
 
     def _learn_positions(self, keys: set[bytes]) -> None:
-        """Set the positions of sources: from stored positions, and from the headers of newer messages."""
+        """Set the positions of sources from stored positions, and from the headers of newer messages.
+
+        In a replicated stream, only begin the search of headers, see `_search_steps`.
+        """
         positions, store = self._positions, self._stream.store
         if not self._loaded:
             self._loaded = True
@@ -297,7 +300,11 @@ class Inflow:
             )
 
     def _search_steps(self) -> Generator[Step, None, None]:
-        """Search the headers of messages for positions that are not committed, if no file had them."""
+        """Search the headers of messages for positions that are neither committed nor in a file, in steps.
+
+        Raises:
+            StoreFailed: a message cannot be read now.
+        """
         while self._search is not None and self._copies:
             try:
                 has_more = self._search.go_on(max(SEARCHED_PER_STEP // len(self._copies), 1))
@@ -335,7 +342,7 @@ class Inflow:
             copier.stored = 0
 
     def begin_steps(self, copier: Copier, delivered: int, ident: bytes) -> Generator[Step, None, None]:
-        """Open a copier for the messages after `delivered` of the origin `ident`.
+        """Open a copier for the messages after `delivered` in the origin with the identity `ident`.
 
         Raises:
             ApiError, StoreFailed: the copier cannot be opened now.
@@ -356,7 +363,7 @@ class Inflow:
         copier.feed.open(seq, b" " + ident if ident and not copier.mirrors else b"")
 
     def _place_steps(self, copier: Copier, delivered: int, ident: bytes) -> Generator[Step, None, None]:
-        """Propose the position at which a source begins; every replica needs it to continue from there."""
+        """Set the position at which a source begins; in a replicated stream, wait until the position is committed."""
         copy = self._copy_of.get(copier)
         if copy is None:
             return
@@ -385,7 +392,7 @@ class Inflow:
                 self.find_origin(copy.copier)
 
     def find_origin(self, copier: Copier) -> bool:
-        """Attach a copier to its origin; return False if the origin is not here (reports show it until `connect`)."""
+        """Attach a copier to its origin; return False if the origin is not open on this server."""
         copy = self._copy_of.get(copier)
         if copy is None:
             return False  # it was closed while it was queued
@@ -429,7 +436,10 @@ class Inflow:
         self._take_over(copy, origin, begin or seq + 1)
 
     def _take_over(self, copy: SourceCopy, origin: Stream, begin: int) -> None:
-        """Delete the consumers that read the origin in another worker, then the copied messages from `begin` on."""
+        """Delete the consumers through which another worker read the origin.
+
+        The origin may then remove the copied messages from `begin` on.
+        """
 
         def deleted() -> None:
             if copy.copier.origin is origin:  # messages without a safe copy remain
@@ -458,12 +468,15 @@ class Inflow:
     # -- calls from copiers and the stream -----------------------------------------------------------------------
 
     def has_copied(self, copier: Copier) -> None:
-        """Note that the position of `copier` has changed."""
+        """Record that `copier` has made copies since the last commit."""
         self._copied += 1
         self._moved.append(copier)
 
     def was_blocked(self, copier: Copier) -> None:
-        """Try a refused message again with the next commit, or after RETRY_NS if nothing happens in the stream."""
+        """Try a refused message again with the next commit, or after RETRY_NS if nothing happens in the stream.
+
+        A mirror answers no direct gets of its origin until it has caught up.
+        """
         self._blocked.append(copier)
         self._offer_direct_gets(False)
         if self._timer is None:
@@ -548,7 +561,7 @@ class Inflow:
         self._moved = []
 
     def close(self) -> None:
-        """Stop copying."""
+        """Detach all copiers, and stop copying into the stream."""
         self.offering()
         self._stream.inflow = None
         for copy in self._copies.values():

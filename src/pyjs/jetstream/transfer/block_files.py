@@ -46,7 +46,11 @@ if TYPE_CHECKING:
             """The writer of the stream."""
 
         def commit(self) -> None:
-            """Write all appended messages."""
+            """Write all appended messages.
+
+            Raises:
+                StoreFailed, ApiError: they cannot be written, or exceed a limit.
+            """
 
 
 STEP_RECORDS = 256  # number of records processed in one step: half a millisecond
@@ -56,7 +60,10 @@ NO_CHECK = bytes(8)  # the check of a block without records
 
 
 class BlockFiles:
-    """Appends the messages of blocks, and removes those that are marked as removed."""
+    """The import of message blocks: their messages are appended to a stream under construction.
+
+    Messages that a block or an index marks as removed are removed again.
+    """
 
     def __init__(self, build: Build, stream: str, damaged: Damaged) -> None:
         self._build = build
@@ -86,7 +93,11 @@ class BlockFiles:
     # -- blocks --------------------------------------------------------------------------------------------
 
     def begin_block(self, number: int, index: bytes = b"") -> None:
-        """Begin a block; `index` has the bytes of `N.idx`. Raises BadArchive unless the numbers increase."""
+        """Begin a block; `index` has the bytes of its index file, `N.idx`.
+
+        Raises:
+            BadArchive: the number is not higher than that of the block before.
+        """
         if number <= self._number:
             raise BadArchive(f"block {number} comes after block {self._number}")
         self._number, self._index, self._skips_rest, self._tears = number, index, False, 0
@@ -94,12 +105,21 @@ class BlockFiles:
         self._before = max(self._build.writer.store.last_seq, self.last_seq)
 
     def add(self, data: bytes) -> Generator[Step, None, None]:
-        """Read more bytes of the current block."""
+        """Read more bytes of the current block, in steps.
+
+        Raises:
+            BadArchive: the block is damaged, and `damaged` has raised this exception.
+            StoreFailed, ApiError: messages cannot be written, or exceed a limit.
+        """
         if not self._skips_rest:
             yield from self._reading(lambda: self._bytes.add(data))
 
     def end_block(self) -> Generator[Step, None, None]:
-        """Check the end of the current block, and apply its index."""
+        """Check the end of the current block, and apply its index, in steps.
+
+        Raises:
+            BadArchive, StoreFailed, ApiError: for the same reasons as in `add`.
+        """
         if not self._skips_rest:
             yield from self._reading(lambda: (self._bytes.finish(),))
         if not self._skips_rest and self._reader.left:
@@ -172,7 +192,7 @@ class BlockFiles:
         self._torn_after = -1
 
     def finish(self) -> None:
-        """Finish the last block, after the index of all blocks was applied."""
+        """Record the sequences that damage at the end of the last block has lost; call this after `use_index`."""
         self._mend(max(self._build.writer.store.last_seq, self.last_seq))
 
     def _report(self) -> None:
@@ -192,7 +212,13 @@ class BlockFiles:
             yield from self._drop(block.removed_ranges(self._before))
 
     def use_index(self, data: bytes) -> Generator[Step, None, None]:
-        """Apply `index.db`, after the last block."""
+        """Apply the index of all blocks, the content of `index.db`; call this after the last block.
+
+        A damaged index is ignored. Of an index that does not match the blocks, only the last sequence is used.
+
+        Raises:
+            StoreFailed, ApiError: removals cannot be written, or a limit is exceeded.
+        """
         try:
             index = yield from read_stream_index(data, self._stream)
         except BadArchive:
@@ -234,7 +260,7 @@ class ConsumerFiles:
         self.files: dict[str, bytes] = {}  # contents of the files, by name
 
     def add_to(self, build: Build) -> Generator[Step, None, None]:
-        """Store the consumer.
+        """Add the consumer to a stream under construction.
 
         Raises:
             BadArchive, ApiError, StoreFailed: the consumer is damaged, is refused, or cannot be written.
@@ -253,13 +279,19 @@ class ConsumerFiles:
 
 
 def check_sum(meta: bytes, given: bytes | None, name: str) -> None:
-    """Refuse a `meta.inf` that does not match its `meta.sum`; `name` is `<stream>` or `<stream>/<consumer>`."""
+    """Check the content of a `meta.inf` against `given`, that of its `meta.sum`, or None if there is no such file.
+
+    `name` is `<stream>` or `<stream>/<consumer>`.
+
+    Raises:
+        BadArchive: the contents do not match.
+    """
     if given is not None and given != highway_hash(name.encode(), meta).hex().encode():
         raise BadArchive(f"meta.inf of {name!r} does not fit its checksum")
 
 
 def created_ns(meta: bytes) -> int:
-    """Return the creation time of a stream or consumer from its `meta.inf`, or 0 if it has none."""
+    """Return the creation time of a stream or consumer in ns from its `meta.inf`, or 0 if it has no valid time."""
     try:
         return max(parse_time_ns(orjson.loads(meta)["Created"]), 0)
     except (ValueError, TypeError, LookupError):

@@ -49,12 +49,12 @@ class _Sync(Job):
         self.failure: Exception | None = None
 
     def run(self) -> None:
-        """Sync the files."""
+        """Sync the files; called in a thread."""
         if self._job is not None:
             self.failure = self._job()
 
     def finish(self, failure: Exception | None) -> None:
-        """Continue the chore."""
+        """Pass the result of the sync to the store, and continue the chore; called in a turn."""
         self.failure = failure or self.failure
         if self._job is not None:
             self._store.finish_sync(self._job, self.failure)
@@ -76,7 +76,13 @@ class StreamBuild:
         self._counted = 0  # bytes added to the usage of account and server
 
     def begin(self, created_ns: int = 0) -> Generator[Step, None, None]:
-        """Create the store of a stream created at `created_ns` (0: now). Raises StoreFailed."""
+        """Create the store of the stream, whose creation time is `created_ns` (0: now).
+
+        In a cluster, the creation time is always `self.created_ns`.
+
+        Raises:
+            StoreFailed: the files of the stream cannot be written.
+        """
         js, now_ns = self._js, self._js.shared.clock.wall_ns()
         if self._join is not None:
             created_ns = self.created_ns
@@ -93,7 +99,7 @@ class StreamBuild:
 
     @property
     def writer(self) -> StreamWriter:
-        """The writer, after `begin`."""
+        """The writer of the stream, which `begin` has created."""
         assert self._writer is not None
         return self._writer
 
@@ -103,7 +109,11 @@ class StreamBuild:
         return self._js.shared.max_payload
 
     def count(self, size: int) -> None:
-        """Set the counted size to `size` bytes; refuse a size above a limit. Raises ApiError: 10047, 10028."""
+        """Count `size` bytes, in place of those counted before, towards the limits of the account and the server.
+
+        Raises:
+            ApiError: 10028 (memory) or 10047 (files), a limit is exceeded.
+        """
         if size > 1 << 62:
             raise self._too_much()
         change, self._counted = size - self._counted, size
@@ -121,7 +131,12 @@ class StreamBuild:
         return full[self.config.storage].error()
 
     def commit(self) -> None:
-        """Write all appended messages, and check the limits. Raises StoreFailed or ApiError."""
+        """Write all appended messages, and check the limits.
+
+        Raises:
+            StoreFailed: the messages cannot be written.
+            ApiError: a limit of the account or the server is exceeded.
+        """
         self.writer.commit()
         self.count(max(self.writer.store.bytes, self._counted))
 
@@ -166,7 +181,7 @@ class StreamBuild:
 
         Raises:
             ApiError: the name was taken in the meantime, or the stream is refused.
-            StoreFailed: the stream cannot be opened, and was removed.
+            StoreFailed, OSError, MemoryError: the stream cannot be opened, and was removed.
         """
         js, config, writer = self._js, self.config, self.writer
         if config.name in js.streams or config.name in js.held or js.account.jetstream is not js:
@@ -188,7 +203,7 @@ class StreamBuild:
         return stream
 
     def _adopt(self, files: AccountFiles) -> Generator[Step, None, Stream]:
-        """Rename the stream to its final name, and open it; if that fails, remove all of it."""
+        """Rename the directory of the stream to its final name, and open the stream; after a failure, remove it."""
         js, name = self._js, self.config.name
         try:
             yield from js.files.adopt(files, name, js.shared.metadata)
@@ -208,7 +223,7 @@ class StreamBuild:
         self._counted = 0
 
     def close(self) -> None:
-        """Remove the stream if it is incomplete."""
+        """Release all resources of the build; remove the stream unless it was completed."""
         self.uncount()
         if self._writer is not None:
             self._writer.close()

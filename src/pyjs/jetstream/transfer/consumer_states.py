@@ -41,7 +41,7 @@ COUNT_MAX = 0xFFFFFFFF
 
 
 def archived(consumer: Consumer, last_seq: int) -> bytes:
-    """Return configuration and state of a consumer as JSON; sequences after `last_seq` are left out."""
+    """Return the configuration and the state of a consumer as JSON, without sequences after `last_seq`."""
     state: dict[str, Any] = dict(consumer.dump_state())
     (cseq, delivered), (floor_cseq, floor) = state["delivered"], state["floor"]
     out: dict[str, Any] = {
@@ -64,7 +64,7 @@ def archived(consumer: Consumer, last_seq: int) -> bytes:
 
 
 def read_archived(data: bytes, name: str) -> Generator[None, None, tuple[ConsumerConfig, ConsumerState]]:
-    """Return configuration and state of a consumer from its JSON in an archive, in steps.
+    """Return the configuration and the state of a consumer from its JSON in an archive, in steps.
 
     Raises:
         BadArchive: the JSON is invalid.
@@ -95,7 +95,11 @@ def read_config(data: bytes, name: str) -> ConsumerConfig:
 
 
 def _state(given: dict[str, Any]) -> Generator[None, None, ConsumerState]:
-    """Return the state in the JSON of an archive, in steps. Wrong types raise the usual Python errors."""
+    """Return the state in the JSON of an archive, in steps.
+
+    Raises:
+        ValueError, TypeError, KeyError, AttributeError: a value is missing or invalid.
+    """
     pending: list[tuple[int, int, int]] = []
     for key, entry in (given.get("pending") or {}).items():
         pending.append((_number(int(key)), _number(entry["Sequence"]), _time(entry["Timestamp"])))

@@ -25,7 +25,7 @@ cdef enum:
 
 
 def read_messages(StreamStore store not None, uint64_t seq, uint64_t last_seq, uint32_t limit, size_t size_max):
-    """Return the entries of the messages from `seq` to `last_seq`, and the sequence to continue at (0: none left).
+    """Return archive entries of the messages from `seq` to `last_seq`, and the next sequence to read (0: none left).
 
     Stop after `limit` messages or `size_max` bytes, and before a message that cannot be read. If the first message
     cannot be read, return no bytes and the sequence of this message.

@@ -34,7 +34,7 @@ META, SUM, INDEX, ERRORS = "meta.inf", "meta.sum", "msgs/index.db", "errors.txt"
 
 
 class TarBuilder:
-    """Reads the decoded bytes of an archive, and builds a stream."""
+    """The builder of a stream from the decoded bytes of an archive of version 1."""
 
     def __init__(self, build: StreamBuild) -> None:
         self._build = build
@@ -67,7 +67,12 @@ class TarBuilder:
             yield None
 
     def finish(self) -> Generator[Step, None, Stream]:
-        """Open the stream; the archive must be complete."""
+        """Complete and open the stream, after the last bytes of the archive.
+
+        Raises:
+            BadArchive: the archive is incomplete.
+            ApiError, StoreFailed: the stream cannot be opened.
+        """
         if not self._tar.is_complete or not self._meta:
             raise BadArchive("backup was truncated")
         yield from self._begin_build()
@@ -76,7 +81,7 @@ class TarBuilder:
         return (yield from self._build.finish(self._blocks_now().last_seq))
 
     def _begin(self, start: FileStart) -> Generator[Step, None, None]:
-        """Begin a file: blocks follow the metadata, and consumers follow the blocks."""
+        """Begin to read a file of the archive; the first block or consumer begins the build of the stream."""
         name, self._file = start.name, ""
         block, consumer = BLOCK_NAME.fullmatch(name), CONSUMER_NAME.fullmatch(name)
         if block or consumer:

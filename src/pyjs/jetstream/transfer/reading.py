@@ -42,7 +42,7 @@ class Part(Enum):
 
 
 class ArchiveBuilder:
-    """Reads the decoded bytes of an archive, and builds a stream."""
+    """The builder of a stream from the decoded bytes of an archive of version 2."""
 
     def __init__(self, build: StreamBuild) -> None:
         self._build = build
@@ -79,7 +79,12 @@ class ArchiveBuilder:
                 raise BadArchive("the archive goes on after its end")
 
     def finish(self) -> Generator[Step, None, Stream]:
-        """Open the stream; the archive must be complete."""
+        """Complete and open the stream, after the last bytes of the archive.
+
+        Raises:
+            BadArchive: the archive is incomplete.
+            ApiError, StoreFailed: the stream cannot be opened.
+        """
         if self._part is not Part.ENDED or not self._entries.is_between:
             raise BadArchive("backup was truncated")
         return (yield from self._build.finish(self._last_seq))
@@ -120,7 +125,11 @@ class ArchiveBuilder:
         return size
 
     def _message(self, entry: ArchiveEntry) -> None:
-        """Append, skip or refuse one message."""
+        """Append or skip one message, or handle the entry that ends the messages.
+
+        Raises:
+            BadArchive: the entry is invalid.
+        """
         writer = self._build.writer
         if not entry.seq:
             if not entry.is_end:

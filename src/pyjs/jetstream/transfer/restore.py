@@ -54,7 +54,7 @@ class Input(Enum):
 
 
 class Restore:
-    """One restore: receives the chunks of an archive from a client, and builds the stream."""
+    """One restore: the chunks of an archive from a client, and the stream that is built from them."""
 
     def __init__(
         self, js: JetStream, config: StreamConfig, client: dict[str, object] | None, join: Join | None = None
@@ -76,7 +76,7 @@ class Restore:
         self._timer: Timer | None = None
 
     def begin(self) -> str:
-        """Begin to receive; return the subject for the chunks."""
+        """Begin to receive chunks of the archive; return their subject."""
         self._subscription = self._js.account.subscribe_handler(self._subject.encode(), self._on_chunk)
         self._log("Starting restore")
         self._tell("create", {})
@@ -128,7 +128,11 @@ class Restore:
         return (yield from builder.finish())
 
     def _next_chunk(self) -> Generator[Step, None, bytes | None]:
-        """Wait for a chunk; return None at the end of the archive."""
+        """Wait for a chunk; return its payload, or None at the end of the archive.
+
+        Raises:
+            BadArchive: the client is stalled, did not name a reply subject, or did not wait for answers.
+        """
         while not self._queue:
             if self._input is Input.STALLED:
                 raise BadArchive("the restore is stalled")

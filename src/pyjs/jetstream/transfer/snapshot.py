@@ -43,7 +43,10 @@ INTEREST_TIMEOUT_NS = 2 * NS_PER_S
 
 
 class Ended(Exception):
-    """Raised if a snapshot cannot continue; contains the status for the client and the reason for the advisory."""
+    """Raised if a snapshot cannot continue.
+
+    `status` is the status for the client. The exception's text is the reason for the advisory.
+    """
 
     def __init__(self, status: str, reason: str) -> None:
         super().__init__(reason)
@@ -52,7 +55,10 @@ class Ended(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """The subject for the chunks, and the limit of unacknowledged chunks."""
+    """The subject and size of the chunks of a snapshot, and the size of the window of unacknowledged chunks.
+
+    The sizes are in bytes, as requested; 0 means the default.
+    """
 
     subject: bytes
     chunk_size: int
@@ -99,7 +105,7 @@ class Snapshot:
         self._timer: Timer | None = None
 
     def begin(self) -> None:
-        """Begin to send; the response to the request is sent first."""
+        """Queue the steps that send the archive. The response to the request is sent before them."""
         self._js.account.turn.go_on(self._steps())
 
     def _steps(self) -> Iterator[Step]:
@@ -174,7 +180,11 @@ class Snapshot:
                 seq += 1
 
     def _message(self, seq: int) -> bytes:
-        """Return the entry of one message. Raises Ended if it cannot be read."""
+        """Return the archive entry of one message.
+
+        Raises:
+            Ended: the message cannot be read.
+        """
         try:
             message = self._stream.store.get(seq)
         except NotNow as error:
@@ -194,7 +204,11 @@ class Snapshot:
     # -- flow control --------------------------------------------------------------------------------------
 
     def _send_chunk(self) -> Iterator[Step]:
-        """Send one chunk as soon as the window allows it."""
+        """Send one chunk as soon as the window allows it.
+
+        Raises:
+            Ended: the client did not acknowledge chunks in time, or is gone, or the stream was closed.
+        """
         while not self._slots:
             yield from self._wait(self._acked_ns + ACK_TIMEOUT_NS)
             self._check_open()
@@ -215,10 +229,10 @@ class Snapshot:
         self._wake()
 
     def _wait_for_interest(self) -> Iterator[Step]:
-        """Wait up to two seconds for the client's subscription.
+        """Wait up to two seconds for a subscription to exactly the subject for the chunks.
 
-        The `nats` command subscribes only after the response; a wildcard subscription that it has before does not
-        count.
+        Raises:
+            Ended: no subscription matches the subject, or the stream was closed.
         """
         until_ns = self._now_ns() + INTEREST_TIMEOUT_NS
         account, subject = self._js.account, self._flow.subject
@@ -235,7 +249,7 @@ class Snapshot:
         return any(each.subject == subject for each in self._js.account.subs.match(subject))
 
     def _wait(self, until_ns: int) -> Iterator[Step]:
-        """Continue after `_wake` is called, or at `until_ns`."""
+        """Wait until `_wake` is called, or until the time `until_ns`."""
         self._drop_timer()
         self._timer = self._js.shared.timers.at(until_ns, self._wake)
 

@@ -1,6 +1,6 @@
 """The writer of a stream under construction: of its store and its consumers, which are not served yet.
 
-Knows nothing of accounts, usage limits and running streams: a restore adds the complete stream to the account
+This module does not use accounts, usage limits or running streams: a restore adds the complete stream to the account
 (building.py), an import renames its directory. Messages keep their sequences and times; missing sequences are used up
 without messages.
 
@@ -60,7 +60,7 @@ class WrittenConsumer:
 
 
 class StreamWriter:
-    """Writes one stream; the caller must close it in any case."""
+    """The writer of one stream under construction. The caller must close it in any case."""
 
     def __init__(
         self,
@@ -87,13 +87,17 @@ class StreamWriter:
         self._store = MemStore()
 
     def begin_in_files(self, files: AccountFiles, metadata: MetadataWriter) -> Generator[Step, None, None]:
-        """Create the store of a file stream in a temporary directory. Raises StoreFailed."""
+        """Create the store of a file stream in a temporary directory; return when the directory is durable.
+
+        Raises:
+            StoreFailed: the directory cannot be written.
+        """
         self.files, self._metadata = files, metadata
         self._store = yield from files.create(self.config, self.created_ns, metadata)
 
     @property
     def store(self) -> StreamStore:
-        """The store; it must have been created."""
+        """The store of the stream, which must have been created."""
         assert self._store is not None
         return self._store
 
@@ -128,12 +132,21 @@ class StreamWriter:
         return size
 
     def pass_by(self, message: Message) -> None:
-        """Use up the sequence of a message without storing it. Raises BadArchive or StoreFailed, as `add` does."""
+        """Use up the sequence of a message without storing the message.
+
+        Raises:
+            BadArchive: the message is invalid, or its sequence is not above that of the previous one.
+            StoreFailed: the sequence cannot be written.
+        """
         self._check(message)
         self.skip_to(message.seq)
 
     def check_size(self, message: Message, payload_max: int) -> None:
-        """Refuse a message above `payload_max` bytes or the stream's `max_msg_size`. Raises BadArchive."""
+        """Check the size of a message against `payload_max` bytes and the stream's `max_msg_size`.
+
+        Raises:
+            BadArchive: the message is too large.
+        """
         size, limit = len(message.headers) + len(message.payload), self.config.max_msg_size
         if size > payload_max:
             raise BadArchive(f"message sequence {message.seq} exceeds maximum payload size")
@@ -162,12 +175,20 @@ class StreamWriter:
         return self._now_ns > message.ts + ttl_ns
 
     def skip_to(self, seq: int) -> None:
-        """Use up every sequence up to `seq` without messages. Raises StoreFailed."""
+        """Use up every sequence up to `seq` without messages.
+
+        Raises:
+            StoreFailed: the sequences cannot be written.
+        """
         if seq > self.store.last_seq and not self.store.skip_seqs_to(seq):
             raise StoreFailed(self.config.name, f"sequence {seq} was refused") from self.store.error
 
     def drop(self, first_seq: int, last_seq: int) -> Generator[Step, None, None]:
-        """Remove the messages from `first_seq` to `last_seq`, in steps."""
+        """Remove the messages from `first_seq` to `last_seq`, in steps.
+
+        Raises:
+            StoreFailed: the removals cannot be written.
+        """
         store = self.store
         everything, seq = store.make_filter(()), first_seq
         while seq:
@@ -177,7 +198,11 @@ class StreamWriter:
                 yield None
 
     def commit(self) -> None:
-        """Write all appended messages."""
+        """Write all appended messages.
+
+        Raises:
+            StoreFailed: they cannot be written.
+        """
         self.uncommitted = 0
         self.store.flush()
 
