@@ -172,7 +172,7 @@ def _command_fix(word: str) -> str:
 
 
 def _import(words: list[str]) -> int:
-    """Copy the streams of a stopped nats-server."""
+    """Run the command `import` with the words after it, and return its exit code."""
     missing = missing_packages()
     if missing:
         return _fail(_told(missing))
@@ -193,7 +193,7 @@ def _import(words: list[str]) -> int:
 
 
 def _doctor(words: list[str]) -> int:
-    """Check whether this machine can run a server with the flags and the file in `words`."""
+    """Check whether this machine can run a server with the flags and the file in `words`; return the exit code."""
     as_json = "--json" in words
     try:
         line = parse_flags([word for word in words if word != "--json"])
@@ -224,7 +224,7 @@ def _doctor(words: list[str]) -> int:
 
 
 def _plan(words: list[str]) -> int:
-    """Show the changes that the file would make in the running server."""
+    """Show the changes that the file in `words` would make in the running server; return the exit code."""
     missing = missing_packages()
     if missing:
         return _fail(_told(missing))
@@ -310,7 +310,11 @@ def _send_signal(line: CommandLine) -> int:
 
 
 def _named_pids(text: str) -> list[int]:
-    """Return the pids that `text` stands for: a pid, the path of a pid file, or the beginning of pids and a `*`."""
+    """Return the pids in `text`, which is a pid, the path of a pid file, or the first digits of pids and a `*`.
+
+    Raises:
+        LookupError: no server has such a pid, or `text` is neither a pid nor the path of a pid file.
+    """
     if text.endswith("*") and (text == "*" or text[:-1].isdigit()):
         pids = [pid for pid in _server_pids() if str(pid).startswith(text[:-1])]
         if not pids:
@@ -326,7 +330,11 @@ def _named_pids(text: str) -> list[int]:
 
 
 def _running_pids(line: CommandLine) -> list[int]:
-    """Return the pid of this configuration's server, or of the only running server."""
+    """Return the pid of this configuration's server, or of the only running server.
+
+    Raises:
+        LookupError: no server is running, or several are.
+    """
     pid_file = line.flags.get("pid")
     path = _config_path(line)
     if not pid_file and path:
@@ -343,7 +351,11 @@ def _running_pids(line: CommandLine) -> list[int]:
 
 
 def _server_pids() -> list[int]:
-    """Return the pids of running servers, except this process."""
+    """Return the sorted pids of running servers, except this process.
+
+    Raises:
+        LookupError: this system has no /proc.
+    """
     try:
         names = os.listdir("/proc")
     except OSError:

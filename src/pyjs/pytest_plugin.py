@@ -20,7 +20,7 @@ MARKER = (
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the marker."""
+    """Register the marker `pyjs_server`."""
     config.addinivalue_line("markers", MARKER)
 
 

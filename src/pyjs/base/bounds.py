@@ -20,7 +20,7 @@ NS_PER_S = 1_000_000_000
 
 
 class Range(NamedTuple):
-    """Whole numbers from `low` to `high`."""
+    """A range of whole numbers that includes `low` and `high`."""
 
     low: int
     high: int

@@ -36,7 +36,7 @@ SHORTAGES = (*NO_DESCRIPTOR, errno.ENOMEM)
 
 
 class Disk(Protocol):
-    """Files by path and descriptor; subclasses implement the methods."""
+    """The interface to files and directories; subclasses implement its methods."""
 
     open_files_max: int = 512  # maximum number of open descriptors for the files of streams and consumers
 
@@ -93,7 +93,7 @@ class Disk(Protocol):
         """Return whether a path or an open file is on the file system that `sync_filesystem(fd)` syncs."""
 
     def map_file(self, fd: int, size: int) -> FileMap:
-        """Return a read-only map of the first `size` bytes; it holds no descriptor."""
+        """Return a read-only map of the first `size` bytes of an open file; the file may then be closed."""
 
     def rename(self, old: str, new: str) -> None:
         """Rename a file or directory atomically; an existing file with the new name is replaced."""
@@ -162,7 +162,7 @@ def is_shortage(error: BaseException) -> bool:
 
 @contextmanager
 def closing(disk: Disk, fd: int) -> Iterator[int]:
-    """Yield a descriptor, and close it at the end of the `with`."""
+    """Yield a descriptor, and close it at the end of the `with` block."""
     try:
         yield fd
     finally:
@@ -170,7 +170,7 @@ def closing(disk: Disk, fd: int) -> Iterator[int]:
 
 
 def write_file(disk: Disk, path: str, parts: Iterable[Part], *, sync: bool = True) -> None:
-    """Write a file or replace its contents, and sync it; the caller must sync the directory.
+    """Write a file or replace its contents, and sync it unless `sync` is False; the caller must sync the directory.
 
     Raises:
         OSError: a write failed; the file may have a part of the contents.
@@ -270,7 +270,7 @@ class OsDisk(Disk):
         os.ftruncate(fd, size)
 
     def allocate(self, fd: int, offset: int, size: int) -> None:
-        """Reserve `size` bytes from `offset`, so that a later write to them cannot fail for lack of space."""
+        """Reserve `size` bytes from `offset`; only extend the file if the system cannot reserve space."""
         if hasattr(os, "posix_fallocate"):
             os.posix_fallocate(fd, offset, size)
         else:
@@ -310,7 +310,7 @@ class OsDisk(Disk):
         return os.fstat(fd).st_dev == os.stat(path).st_dev
 
     def map_file(self, fd: int, size: int) -> FileMap:
-        """Return a read-only map of the first `size` bytes."""
+        """Return a read-only map of the first `size` bytes of an open file; the file may then be closed."""
         from pyjs.base.file_map import FileMap  # imported lazily: a server without streams needs no map
 
         return FileMap(fd, size)

@@ -50,6 +50,6 @@ class Together:
             self._disk.sync_file(fd)
 
     def sync_dir(self, path: str) -> None:
-        """Sync the names in a directory. Raises OSError."""
+        """Make the names in a directory durable, if the sync of the file system has not done so. Raises OSError."""
         if self._fd < 0 or not self._disk.shares_filesystem(self._fd, path):
             self._disk.sync_dir(path)

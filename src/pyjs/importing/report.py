@@ -75,7 +75,7 @@ class ImportReport:
         return [*lines, summary + (f"; {_count(refused, 'stream')} not taken" if refused else "")]
 
     def exit_code(self) -> int:
-        """Return the exit code of the command."""
+        """Return the exit code of the command: TAKEN if all streams are whole, otherwise INCOMPLETE."""
         return TAKEN if all(stream.is_whole for stream in self.streams) else INCOMPLETE
 
 

@@ -108,7 +108,7 @@ class StreamImport:
         return stream_rules.check(config.with_required_level(), options, limits, False, find)
 
     def _fill(self, build: Build) -> Generator[Step, None, None]:
-        """Write all parts of the stream."""
+        """Write the messages and the consumers of the source to `build`."""
         source, blocks = self._source, BlockFiles(build, self._source.name, self._report.damage.append)
         for number in source.blocks:
             blocks.begin_block(number, source.block_index(number))

@@ -52,7 +52,7 @@ def publish_stream_action(
 def publish_batch_abandoned(
     account: Account, rng: Rng, name: str, batch: str, reason: str, now_ns: int, domain: str
 ) -> None:
-    """Publish the advisory of an abandoned batch of stream `name`, if it has a subscriber."""
+    """Publish the advisory about an abandoned batch of the stream `name`, if it has a subscriber."""
     subject = f"$JS.EVENT.ADVISORY.STREAM.BATCH_ABANDONED.{name}".encode()
     if account.has_interest(subject):
         fields = {"stream": name, "batch": batch, "reason": reason}

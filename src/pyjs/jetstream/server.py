@@ -66,7 +66,7 @@ LOAD_AFTER_NS = 100_000_000
 
 
 class JetStreamServer:
-    """JetStream of one server."""
+    """The JetStream part of one server, with an engine and an API for each account."""
 
     def __init__(
         self, host: ServiceHost, member: MemberNode | None = None, spread: SpreadNode | None = None
@@ -127,7 +127,7 @@ class JetStreamServer:
 
     @property
     def used(self) -> tuple[int, int]:
-        """The bytes of memory and file streams; of several workers that share the streams, those of this one."""
+        """The bytes that memory streams and file streams use, without the streams of other workers."""
         if self.shared.spread is None:
             return self.memory.used, self.storage.used
         own = self.shared.spread.usage.own()
@@ -152,7 +152,7 @@ class JetStreamServer:
         Raises, at any step:
             StoreForeign: the store directory is that of a nats-server.
             StoreLocked: another server uses the store directory.
-            StoreShared: a worker has streams, and is not among the workers now; or two have one of the same name.
+            StoreShared: a worker that is no longer started has streams, or two workers have streams of the same name.
             OSError: the store directory cannot be used.
         """
         refuse_foreign(self._disk, self.options.store_dir)
@@ -264,7 +264,7 @@ class JetStreamServer:
 
     @property
     def is_changing(self) -> bool:
-        """Return whether changes of metadata, or the log of a cluster, are being written."""
+        """Whether changes of metadata, or the log of a cluster, are being written."""
         member = self.shared.member
         return self.shared.metadata.pending > 0 or (member is not None and member.is_busy)
 

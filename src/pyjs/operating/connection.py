@@ -58,7 +58,7 @@ class Login:
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """The paths of the files for TLS; "": not given."""
+    """The paths of the certificates and of the key for TLS; "" if a path is not given."""
 
     ca: str = ""
     cert: str = ""
@@ -80,8 +80,10 @@ class OperatorConnection:
     ) -> None:
         """Connect to `url` as `name` and log in; `fix` is the remedy in the error if the login is refused.
 
+        A user or token in the URL replaces `login`.
+
         Raises:
-            AskFailed: nothing listens at `url`, no NATS server answers there, or the server refuses the login.
+            AskFailed: the URL is invalid, the connection fails, or the server refuses the login.
         """
         parts = urlsplit(url if "://" in url else f"nats://{url}")
         try:
@@ -125,10 +127,10 @@ class OperatorConnection:
         self._socket.close()
 
     def request(self, subject: str, body: bytes) -> dict[str, object]:
-        """Return the first answer, as JSON.
+        """Send a request, and return the first answer, decoded from JSON.
 
         Raises:
-            AskFailed: no answer, or the user may not send this request.
+            AskFailed: there is no answer, or it is no JSON object, or the user may not send this request.
         """
         [answer] = self.request_all([(subject, body)])
         if answer is None:

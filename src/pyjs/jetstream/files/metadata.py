@@ -103,7 +103,10 @@ class _Batch(Job):
         return f"{len(self.entries)} changes of metadata"
 
     def run(self) -> None:
-        """Write all changes, and sync once. A change that cannot be written does not affect the others."""
+        """Write all changes of the batch, and make them durable.
+
+        A change that cannot be written or published does not affect the others. If a sync fails, all changes fail.
+        """
         if self.begun:
             return
         self.begun = True
@@ -208,7 +211,9 @@ class MetadataWriter:
         self._begin()
 
     def commit_now(self, change: Change) -> None:
-        """Write and sync a change before returning; only for starts and tests: no batch in flight may use the files.
+        """Write and sync a change before returning.
+
+        Only for starts and tests, since no batch in flight may use the same files.
 
         Raises:
             StoreFailed: nothing was changed.

@@ -238,7 +238,7 @@ class Desk:
         return worker
 
     def _order(self, worker: int, router: Router, request: Request) -> Generator[Step, None, bool]:
-        """Make another worker carry out a change; return whether it has answered."""
+        """Pass a change on to another worker, and return whether that worker has answered it within CHANGE_NS."""
         self._orders += 1
         number, breaks = self._orders, self._spread.breaks
         before = breaks.get(worker)
