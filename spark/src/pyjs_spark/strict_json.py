@@ -14,7 +14,7 @@ MAYBE_HALF = re.compile(r"\\u[dD][89a-fA-F]")  # half of a surrogate pair, or th
 
 
 def loads(said: bytes | str) -> Any:
-    """Return the decoded JSON. Raises ValueError."""
+    """Return the decoded JSON, or raise ValueError if it is invalid or nests too deeply."""
     # the json module would accept halves in UTF-8 too
     text = said if isinstance(said, str) else bytes(said).decode()
     try:

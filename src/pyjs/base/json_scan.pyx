@@ -32,7 +32,7 @@ _NAMES = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\a": "\\a", "\b": "\\b", "\f":
 
 
 class JsonFault(Exception):
-    """The body is invalid JSON; the exception's text is the error text without the prefix "invalid JSON: "."""
+    """Raised if a body is invalid JSON; the text is the error text without the prefix "invalid JSON: "."""
 
     def lenient_text(self) -> str:
         """Return the error text for pull and unpin requests, which nats-server decodes leniently."""

@@ -76,7 +76,7 @@ def _fail(text: str, code: int) -> int:
 
 
 class Terminated(KeyboardInterrupt):
-    """Raised at SIGTERM, which service managers send to stop a continuous run; ends a command as Ctrl-C does."""
+    """Raised when SIGTERM arrives; it ends a command as Ctrl-C does."""
 
 
 @contextmanager
@@ -98,7 +98,7 @@ def _ended_by_sigterm() -> Iterator[None]:
 
 
 def _act(said: argparse.Namespace) -> int:
-    """Run the command once, or repeatedly if the command line has --continuous."""
+    """Run the command once, or repeatedly if the command line has --continuous; return the exit code."""
     if hasattr(said, "every"):
         said.every = _seconds(said)
     if getattr(said, "app", None) is not None:
@@ -115,7 +115,10 @@ def _act(said: argparse.Namespace) -> int:
 
 
 def _done(job: Job, command: str, said: argparse.Namespace) -> Outcome:
-    """Run a subcommand. The name of a kind of job means `run`, with keys from the command line instead of a file."""
+    """Run a command, and return its outcome.
+
+    The name of a kind of job means `run`, with keys from the command line instead of a file.
+    """
     kind = job.kind
     if command == "validate":
         return kind.validate(job)
@@ -147,7 +150,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _check_command(given: Sequence[str]) -> None:
-    """Refuse an unknown command, with a better error text than argparse's."""
+    """Raise OptionError if the command is missing or unknown."""
     first = given[0] if given else ""
     if not first:
         raise OptionError(f"name a command: {', '.join(COMMANDS)}")
@@ -190,7 +193,7 @@ def _add_running(parser: argparse.ArgumentParser) -> None:
 
 
 def _check_watched(job: Job, said: argparse.Namespace) -> None:
-    """Refuse an option of `run` that jobs of this kind do not have. Raises OptionError."""
+    """Raise OptionError if --status-file is given for a kind of job that has no status file."""
     if getattr(said, "status_file", None) is not None and not job.kind.is_watched:
         raise OptionError("--status-file: only archives tell how far they are so; leave it out")
 

@@ -22,7 +22,11 @@ WORKER_ERROR = re.compile(r"pyjs_spark\.errors\.(\w+): (.+)")
 
 @contextmanager
 def own_spark(name: str, master: str, settings: Mapping[str, str]) -> Iterator[SparkSession]:
-    """Yield a Spark session that ends with the block. An exception of a worker is raised as the original error."""
+    """Yield a Spark session, and stop it at the end of the `with` block.
+
+    Raises:
+        SparkError: the error of a worker, or another failure of Spark in the block.
+    """
     # The command reports errors of workers in one line; Spark would log each three times, with its stack.
     quiet = {"spark.log.level": "OFF", "spark.ui.showConsoleProgress": sys.stderr.isatty()}
     spark = None
@@ -49,7 +53,10 @@ def _is_told(record: logging.LogRecord) -> bool:
 
 
 def worker_error(text: str) -> SparkError:
-    """Return the error of a worker from the text of Spark's exception."""
+    """Return the error of a worker from the text of Spark's exception.
+
+    If the text has no error of this package, a SparkError with a summary of the text is returned.
+    """
     match = WORKER_ERROR.search(text)
     kind = getattr(errors, match[1], None) if match else None
     if match is None or kind is None:
@@ -62,7 +69,7 @@ def worker_error(text: str) -> SparkError:
 
 
 def _why(text: str) -> str:
-    """Return the end of the last Python traceback in the text; without one, the start of the text."""
+    """Return the exception of the last Python traceback in the text; without one, the first two lines of the text."""
     _, found, after = text.rpartition(TRACEBACK)
     ends = [line for line in after.splitlines() if line and not line[0].isspace()]
     if found and ends:

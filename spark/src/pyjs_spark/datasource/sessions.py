@@ -58,7 +58,10 @@ def register(spark: SparkSession) -> None:
 
 
 def activate(spark: Any) -> None:
-    """Make a session the active session of this thread, in which Spark looks up sinks written in Python."""
+    """Make a session the active session of this thread, in which Spark looks up sinks written in Python.
+
+    A session of Spark Connect is not changed.
+    """
     if "connect" not in type(spark).__module__:
         sessions = getattr(spark._jvm, "org.apache.spark.sql.classic.SparkSession")
         sessions.setActiveSession(spark._jsparkSession)
@@ -89,7 +92,13 @@ def session(app_name: str = "pyjs", master: str = "local[*]", **conf: object) ->
 
 
 def make(app_name: str, master: str, conf: Mapping[str, object]) -> SparkSession:
-    """Return a session; under spark-submit its master is that of the submission. Raises SparkMissing."""
+    """Return a Spark session; `conf` overrides the default settings.
+
+    Under spark-submit, the session has the master of the submission, and `master` is ignored.
+
+    Raises:
+        SparkMissing: pyspark, pyarrow, or Java 17 or newer is missing.
+    """
     if master.startswith(CONNECT):
         return _connected(master, conf)
     check_installed()
@@ -181,6 +190,6 @@ def check_java() -> None:
 
 
 def java_version(said: str) -> int | None:
-    """Return the major version from `java -version`, or None."""
+    """Return the major version in the output of `java -version`, or None if it has none."""
     match = re.search(r'version "(?:1\.)?(\d+)', said)
     return int(match[1]) if match else None

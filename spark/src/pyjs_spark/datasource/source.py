@@ -46,7 +46,7 @@ class JetStreamSource(DataSource):
         return "jetstream"
 
     def schema(self) -> str:
-        """Return all columns except ts_ns; for buckets and object stores, the columns of their tables."""
+        """Return the schema of a read for which the user gave no schema, in DDL."""
         options = self._reading()
         if options.is_table:
             from pyjs_spark.datasource import tables
@@ -55,7 +55,7 @@ class JetStreamSource(DataSource):
         return spark_ddl(options.include_headers)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return the reader of a batch."""
+        """Return the reader of a batch read that has the columns in `schema`."""
         options = self._reading()
         check_batch(options)
         if options.is_table:
@@ -67,7 +67,7 @@ class JetStreamSource(DataSource):
         return kind(*self._parts(options, schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """Return the reader of a streaming query."""
+        """Return the reader of a streaming query that has the columns in `schema`."""
         options = self._reading()
         check_stream(options)
         if options.is_table:

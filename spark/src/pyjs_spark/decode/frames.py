@@ -123,7 +123,7 @@ def _cells(cells: Cells | None, low: int, high: int) -> list[bytes] | None:
 
 
 def _blocks(headers: HeaderCells | None, low: int, high: int) -> list[bytes] | None:
-    """Return the header lines of each row."""
+    """Return the header lines of each row in [low, high), or None if there is no column of headers."""
     if headers is None:
         return None
     entry_at, name_at, names, list_at, value_at, values = headers
@@ -202,7 +202,10 @@ class Acks:
             self._first += count
 
     def decode(self, data: bytearray, start: int, end: int) -> int:
-        """Decode `data[start:end]`; return the offset of the first unread byte. `state` says why decoding ended."""
+        """Decode acknowledgements in `data[start:end]`; return the offset of the first unread byte.
+
+        `state` is then the reason why decoding ended.
+        """
         at, match, first, flags = start, self._frame.match, self._first, self._flags
         count = len(flags)
         while True:
@@ -231,7 +234,7 @@ class Acks:
 
 
 def stopped_at(data: bytearray, at: int, end: int) -> tuple[int, int]:
-    """Return (state, need) for input other than a plain acknowledgement: an incomplete frame, or another one."""
+    """Return (state, need) for bytes at `at` that do not begin with a complete plain acknowledgement."""
     line = data.find(b"\r\n", at, end)
     if line < 0:
         return NEED_MORE, end - at + 1

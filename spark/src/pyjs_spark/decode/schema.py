@@ -66,7 +66,7 @@ class Projection:
 
 
 def spark_ddl(headers: str) -> str:
-    """Return the schema of a read if the user gave none."""
+    """Return the default schema of a read, in DDL; `headers` is the option includeHeaders."""
     names = (name for name in DEFAULT_COLUMNS if name != "headers" or headers != "false")
     return ", ".join(f"{name} {spark_type(name, headers)}" for name in names)
 
@@ -116,7 +116,7 @@ def typed_schema(projection: Projection, spark_types: Mapping[str, str]) -> pa.S
 
 
 def project(fields: Sequence[SparkField], headers: str) -> Projection:
-    """Return the columns of a schema: a StructType, or any list of fields with name, dataType and nullable.
+    """Return the columns that the fields of a schema select; `headers` is the option includeHeaders.
 
     Raises:
         SchemaError: a column does not exist, occurs twice or has another type.

@@ -80,7 +80,7 @@ class Pumped(Protocol):
 
 
 class Rows:
-    """Collects the rows of each batch as lists, and converts them to columns."""
+    """The rows of a batch, which are collected as lists and converted to columns."""
 
     def __init__(self, columns: Sequence[str], headers: str) -> None:
         """Fill `columns` (names of COLUMNS); `headers` is one of HEADERS."""
@@ -144,7 +144,7 @@ class Rows:
 
 
 class Decoder:
-    """Decodes the deliveries of several consumers, one after another, into the rows of several batches."""
+    """A decoder of the deliveries of consecutive consumers, which fills consecutive batches of rows."""
 
     def __init__(self, columns: Sequence[str], headers: str, rows_max: int, size_max: int) -> None:
         """Fill `columns` (names of COLUMNS); a batch ends at `rows_max` rows or before `size_max` bytes.
@@ -188,7 +188,10 @@ class Decoder:
         return self._rows.size
 
     def decode(self, data: bytearray, start: int, end: int) -> int:
-        """Decode `data[start:end]`; return the offset of the first unread byte. `state` says why decoding ended."""
+        """Decode deliveries in `data[start:end]`; return the offset of the first unread byte.
+
+        `state` is then the reason why decoding ended.
+        """
         chunk = bytes(memoryview(data)[start:end])
         if self._frame is NEVER and not self._learn(chunk):
             return start
@@ -255,9 +258,9 @@ class Decoder:
         return self._rows.take()
 
     def _learn(self, chunk: bytes) -> bool:
-        """Store the constant part of this consumer's frames, taken from its first frame.
+        """Store the constant part of this consumer's frames, taken from the first frame in `chunk`.
 
-        Return False if there is none.
+        Returns False if `chunk` does not begin with a delivery of this consumer.
         """
         prefix = first_prefix(chunk, self.sid)
         if prefix:
@@ -273,7 +276,10 @@ class Decoder:
 
 
 def first_prefix(chunk: bytes, sid: int) -> bytes:
-    """Return the constant part of a consumer's reply subjects, up to a dot, from its first delivery, or b""."""
+    """Return the constant part of a consumer's reply subjects, with a dot at its end.
+
+    The part is taken from the delivery at the start of `chunk`; the result is b"" if there is none.
+    """
     found = FIRST.match(chunk)
     if found is None or int(found[1]) != sid:
         return b""
@@ -296,7 +302,7 @@ def header_pairs(block: bytes) -> dict[bytes, list[bytes]]:
 
 
 def offsets(lengths: Iterable[int]) -> array[int]:
-    """Return the start of each value, and the end of the last one."""
+    """Return the offset of each value, and the end of the last value, for values of these lengths."""
     return array("i", accumulate(lengths, initial=0))
 
 

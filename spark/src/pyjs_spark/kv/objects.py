@@ -83,7 +83,10 @@ class Listing:
     def rows(
         self, client: Client, what: ReadRange, found: Iterator[pa.RecordBatch]
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows for objects' metadata messages, read with the range `what`."""
+        """Yield the rows of the objects whose metadata messages are in `found`.
+
+        The metadata messages were read with the range `what`; contents are read over `client`.
+        """
         schema = typed_schema(self.projection, TYPES)
         waiting: list[dict[str, Any]] = []
         size = 0
@@ -164,7 +167,7 @@ def _pairs(said: Any, value_of: Callable[[Any], object]) -> list[tuple[str, obje
 
 @dataclass(frozen=True, slots=True)
 class ObjectContents:
-    """Reads the content of one object after another."""
+    """A reader of the contents of objects."""
 
     client: Client
     what: ReadRange
@@ -174,6 +177,10 @@ class ObjectContents:
         """Return the row of an object with its content; if the object was put again, the newer row and content.
 
         The content of a link or a deleted object is null.
+
+        Raises:
+            OptionError: the object is larger than maxObjectSize.
+            DataLoss: the content cannot be read, and failOnDataLoss is true.
         """
         for _ in range(PUTS_MAX):
             if row["deleted"] or row["link"] is not None:
@@ -222,7 +229,7 @@ class ObjectContents:
         return "", content
 
     def _again(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the current metadata of an object."""
+        """Return the current metadata of an object, or its row marked as deleted if it no longer exists."""
         what = replace(self.what, subjects=filters((row["name"],)), columns=Listing.columns)
         for batch in read_latest(self.client, what):
             for message in batch.to_pylist():

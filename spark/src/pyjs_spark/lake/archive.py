@@ -51,7 +51,7 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """One file of the archive: sequences [low, high)."""
+    """One file of the archive, which covers the sequences [low, high)."""
 
     path: str
     low: int
@@ -135,7 +135,10 @@ def missing(
 
 
 def _check_lost(holding: Holding, options: Options) -> None:
-    """Raise DataLoss if messages were removed before they were archived, or archived messages were replaced."""
+    """Raise DataLoss if the stream ends before its archive, or messages were removed before they were archived.
+
+    Removed messages are accepted with failOnDataLoss=false, and if consumers of the stream remove messages.
+    """
     state = holding.state
     if wrong := lost_end(holding):
         raise DataLoss(f"stream {state.name}: {wrong}; give the archive another root")
@@ -158,7 +161,7 @@ def lost_end(holding: Holding) -> str:
 
 
 def _check_same(root: str, holding: Holding, options: Options) -> None:
-    """Raise an error if the archive belongs to another stream or has other options."""
+    """Raise DataLoss if the archive is of another stream, and OptionError if it was begun with other options."""
     found, state = holding.said, holding.state
     ours = {"subjects": list(options.subjects), "headers": options.include_headers}
     if found is None:
@@ -308,7 +311,7 @@ class _Part:
         self._rows += rows.num_rows
 
     def closed(self, high: int) -> TableFile:
-        """Finish the file, which covers up to `high`, and return it."""
+        """Finish the file, which covers the sequences below `high`, and return its description."""
         self._writer.close()
         path = f"{self._folder}/{self._path}"
         sync(self._system, path)  # before a rename or a commit makes the file visible
@@ -325,7 +328,7 @@ class _Part:
 
 
 def _by_day(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Cut batches where the UTC day changes."""
+    """Yield the parts of batches with rows of the same UTC day, each with its number of days since 1970."""
     import numpy as np
 
     for batch in batches:

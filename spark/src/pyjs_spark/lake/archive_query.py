@@ -104,7 +104,7 @@ class ArchiveReader(JetStreamStreamReader):
         return [InputPartition(each) for each in parts]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """Read one range and write its files, in a worker."""
+        """Write the files of one range in a worker, and yield a row that describes them."""
         return self._files.read(partition) if partition.value is not None else iter(())
 
     def _lacking(self) -> list[ReadRange]:

@@ -79,7 +79,12 @@ def plan(root: str, streams: Iterable[str], rows_per_file: int) -> list[DayFiles
 
 
 def folders(root: str, streams: Iterable[str]) -> list[Path]:
-    """Return the folders of an archive's streams. Raises OptionError, StreamMissing."""
+    """Return the folders of streams in an archive; a name in `streams` may be a pattern with *.
+
+    Raises:
+        OptionError: a folder is not local, does not exist, or is no archive of Parquet files.
+        StreamMissing: the archive has no stream of this name.
+    """
     if "://" in root:
         raise OptionError(
             f"folder {root}: only local folders can be compacted, where a folder takes the place of another at once"
@@ -150,7 +155,10 @@ def _runs(
 
 
 def _end(at: int, none: list[tuple[int, int]], limit: int) -> int:
-    """Return the end of the range known to be empty that begins at `at`; at most `limit`."""
+    """Return the end of the known empty ranges that continue at `at`, or `at` if there are none.
+
+    Ranges at or after `limit` are ignored.
+    """
     for low, high in none:
         if low <= at < high and at < limit:
             at = high
@@ -228,7 +236,8 @@ def write_one(rows: DataFrame, folder: Path) -> Path:
 def _checked(path: Path, first: Path) -> int:
     """Return the number of rows of a file.
 
-    Check that the sequences in the file match its name, and that its columns are those of `first`.
+    Raises:
+        SparkError: the file is damaged, its sequences do not match its name, or its columns are not those of `first`.
     """
     import pyarrow.parquet as pq
 
@@ -287,7 +296,12 @@ def snapshot(spark: SparkSession, job: Job) -> list[LatestSnapshot]:
 
 
 def _states(job: Job) -> list[StreamState]:
-    """Return the states of the streams; refuse a stream whose archive is in the same folder."""
+    """Return the states of the streams that a job names.
+
+    Raises:
+        OptionError: the target is not a local folder, or has an archive of one of the streams.
+        StreamMissing: a stream does not exist.
+    """
     root = str(job["target"])
     if "://" in root:
         raise OptionError(f"folder {root}: snapshots are written to local folders only")

@@ -166,9 +166,9 @@ def compared(held: DataFrame, there: DataFrame) -> DataFrame:
 def dead_letters(advisories: DataFrame, messages: DataFrame | None = None) -> DataFrame:
     """Return a row for each advisory about a message that a consumer gave up on; other advisories are left out.
 
-    If `messages` of the streams are given, each row also has the message (subject, message_ts, headers, data), or
-    null if the message no longer exists; `is_there` tells which. A message newer than its advisory is not the one
-    that the advisory is about, so it counts as missing.
+    If `messages` of the streams are given, each row also has the columns subject, message_ts, headers and data of the
+    message, and `is_there`. If the message no longer exists, these columns are null, and `is_there` is false. A
+    message that is newer than its advisory was stored after the stream was re-created, so it counts as missing.
     """
     said = f.from_json(f.col("data").cast("string"), ADVISORY).alias("said")
     kinds = f.create_map(*(f.lit(word) for pair in KINDS.items() for word in pair))
@@ -193,7 +193,7 @@ def dead_letters(advisories: DataFrame, messages: DataFrame | None = None) -> Da
 
 
 def letter_ends(advisories: DataFrame) -> DataFrame:
-    """Return, for each stream with dead letters, the sequences of the first and the last one: stream, low, last."""
+    """Return the lowest and the highest sequence of the dead letters of each stream: stream, low, last."""
     ends = f.min("stream_seq").alias("low"), f.max("stream_seq").alias("last")
     return dead_letters(advisories).groupBy("stream").agg(*ends)
 

@@ -67,7 +67,11 @@ class Key:
 
 
 def values_of(kind: str, keys: Iterable[Key], said: Said) -> dict[str, Any]:
-    """Return the values of keys. Raises OptionError."""
+    """Return the parsed value of each key, or its default.
+
+    Raises:
+        OptionError: a needed key is missing, or a value is not allowed.
+    """
     values: dict[str, Any] = {}
     for key in keys:
         if str(said.get(key.name, "")).strip():
@@ -97,14 +101,17 @@ class Job:
         return str(self["master"])
 
     def read(self, spark: SparkSession, schema: str = "", **more: object) -> DataFrame:
-        """Return the rows that the options select."""
+        """Return the rows that the options of the job select; `more` has additional options."""
         reader = spark.read.format("jetstream").options(**{**self.given, **more})
         return (reader.schema(schema) if schema else reader).load()
 
     def read_range(
         self, spark: SparkSession, schema: str, ends: Mapping[str, tuple[int, int]], **more: str
     ) -> DataFrame:
-        """Read [low, high) of each stream from the servers of this job; deleted messages are not an error."""
+        """Return the messages [low, high) of each stream in `ends`, from the servers of this job.
+
+        Deleted messages are not an error; `more` has additional options.
+        """
         given = {name: value for name, value in self.given.items() if name.lower() in OF_SERVERS}
         lows, highs = (json.dumps({name: end[at] for name, end in ends.items()}) for at in (0, 1))
         bounds = {"startingOffsets": lows, "endingOffsets": highs, "failOnDataLoss": "false"}

@@ -109,7 +109,7 @@ def task_of(lake: Lake, options: Options) -> Task:
 def write(
     spark: SparkSession, lake: Lake, options: Options, ranges: list[ReadRange], watch: Watch | None = None
 ) -> list[Written]:
-    """Write planned ranges, one task each; return the new files. `watch` is called for each finished range."""
+    """Write planned ranges, each in its own task, and return the new files; report finished ranges to `watch`."""
     from pyjs_spark.lake.ranges_source import write_ranges  # imported lazily: needs pyspark, a plan does not
 
     def run(task: Task, part: Sequence[ReadRange]) -> list[list[TableFile]]:

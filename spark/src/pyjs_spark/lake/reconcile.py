@@ -92,7 +92,11 @@ class Reconciled:
 
 
 def reconcile(spark: SparkSession, job: Job, stream: str) -> Reconciled:
-    """Compare one stream with its archive. Raises OptionError if there is none."""
+    """Compare one stream with its archive, and return the findings.
+
+    Raises:
+        OptionError: there is no archive of the stream.
+    """
     root = str(job["target"])
     (holding,) = lakes.look(Lake(root), _whole(job.options, stream))
     if holding.said is None:
@@ -184,6 +188,6 @@ def _first(differing: DataFrame) -> list[int]:
 
 
 def shown(found: Reconciled) -> dict[str, Any]:
-    """Return the findings for JSON."""
+    """Return the findings as values that can be written as JSON."""
     said: dict[str, Any] = json.loads(json.dumps(found.__dict__))
     return said

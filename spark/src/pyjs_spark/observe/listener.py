@@ -74,7 +74,10 @@ class QueryListener(StreamingQueryListener):
 
 
 def attach(spark: SparkSession, *reporters: Reporter) -> QueryListener:
-    """Report on all queries of a session, beginning now; `spark.streams.removeListener` ends that."""
+    """Report all events of a session's queries to reporters from now on, and return the listener.
+
+    `spark.streams.removeListener(listener)` ends the reports.
+    """
     listener = QueryListener(*reporters)
     spark.streams.addListener(listener)
     return listener

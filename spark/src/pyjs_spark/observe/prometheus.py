@@ -79,7 +79,7 @@ class QueryMetrics:
             self.registry.unregister(each)
 
     def started(self, query: QueryKey) -> None:
-        """Count a started query, and show its counters as 0."""
+        """Show that a query is running, and show its counters even if they are 0."""
         self._of["running"].labels(query.label).set(1)
         for name in ("failures", "batches", "rows"):
             self._of[name].labels(query.label)
@@ -112,7 +112,7 @@ class QueryMetrics:
         self._lost[query.run, part.stream] = part.lost
 
     def ended(self, query: QueryKey, error: str) -> None:
-        """Count the end of a query."""
+        """Show that a query has ended, count a failure if it has an `error`, and remove its lags."""
         self._of["running"].labels(query.label).set(0)
         if error:
             self._of["failures"].labels(query.label).inc()

@@ -50,7 +50,11 @@ class Mapping:
 
 
 def parse(said: str) -> Mapping:
-    """Return the mapping of a text. Raises OptionError."""
+    """Return the subject mapping in a text such as `orders.> -> replay.orders.>`.
+
+    Raises:
+        OptionError: the text is not a valid mapping.
+    """
     source, arrow, destination = (part.strip() for part in said.partition(ARROW))
     if not arrow:
         raise _wrong(said, "write it as 'orders.> -> replay.orders.>'")

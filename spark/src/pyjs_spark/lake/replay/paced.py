@@ -34,7 +34,7 @@ class ReplaySource(JetStreamSource):
         return "jetstream-replay"
 
     def writer(self, schema: StructType, overwrite: bool) -> JetStreamWriter:
-        """Return the writer of a batch."""
+        """Return the writer of a batch of the replay, with the number of the batch and the rate of the options."""
         writer = super().writer(schema, overwrite)
         writer.batch = self._batch
         if self._rate:

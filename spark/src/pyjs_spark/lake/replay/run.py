@@ -64,6 +64,7 @@ def plan(found: Replay) -> Plan:
 
     Raises:
         OptionError: the archive does not exist, or the id belongs to another replay.
+        StreamMissing: the target does not exist.
         DataLoss: the archive lacks messages, or belongs to another stream than before.
     """
     source = replay_source.look(found)
@@ -82,7 +83,11 @@ def plan(found: Replay) -> Plan:
 
 
 def rows_of(found: Replay, batch: Batch) -> int:
-    """Return the approximate number of rows in the range of a batch, before filters."""
+    """Return the approximate number of rows in the range of a batch, before filters.
+
+    Raises:
+        SparkError: a file of the batch is damaged.
+    """
     system, _ = files.file_system(found.source)
     total = 0
     for file in batch.files:

@@ -63,7 +63,11 @@ class ParquetArchive:
         return sorted(found, key=lambda file: (file.low, file.high, file.path))
 
     def said(self) -> Mapping[str, Any] | None:
-        """Return the properties of the archive, or None if there is no archive of this stream."""
+        """Return the properties of the archive, or None if there is no archive of this stream.
+
+        Raises:
+            SparkError: the file with the properties is damaged.
+        """
         path = f"{self._folder}/_archive.json"
         if not self._system.get_file_info(path).is_file:
             return None
