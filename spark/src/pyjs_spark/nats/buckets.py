@@ -15,12 +15,15 @@ def kv_stream(bucket: str) -> str:
 
 
 def object_stream(bucket: str) -> str:
-    """Return the stream of an object store."""
+    """Return the name of an object store's stream."""
     return OBJECT_PREFIX + bucket
 
 
 def kv_config(bucket: str, **more: object) -> dict[str, object]:
-    """Return the configuration of a new bucket's stream: one revision of each key, in files."""
+    """Return the configuration of a new bucket's stream, which stores one revision of each key in files.
+
+    `more` has further fields of the configuration, which override the others.
+    """
     return {
         "name": kv_stream(bucket),
         "subjects": [f"$KV.{bucket}.>"],

@@ -23,7 +23,7 @@ class ByteStream:
     """One TCP or TLS connection; its errors contain the address of the server."""
 
     def __init__(self, address: Address, timeout_s: float) -> None:
-        """Connect. Raises OSError."""
+        """Connect to `address` within `timeout_s` seconds, which also limit each later send. Raises OSError."""
         self.address = address
         self._timeout_s = timeout_s
         self.data = bytearray(BUFFER_SIZE)
@@ -151,7 +151,11 @@ class ByteStream:
 
 
 def tls_context(settings: ConnectSettings) -> ssl.SSLContext:
-    """Return the TLS settings: the checks of the server, and the client's certificate. Raises BadCredentials."""
+    """Return the TLS context of a connection, with the authorities and the client's certificate in the settings.
+
+    Raises:
+        BadCredentials: a file cannot be used.
+    """
     try:
         context = ssl.create_default_context(cafile=settings.tls_ca or None)
         if settings.tls_cert:

@@ -135,7 +135,7 @@ class Client:
             self._frame(end)
 
     def new_inbox(self) -> bytes:
-        """Return a subject to which no other client subscribes."""
+        """Return a subject to which nothing subscribes yet; it changes with each subscribe()."""
         return b"%b.p.%d" % (self._inbox, self._last_sid)
 
     def subscribe(self, subject: bytes) -> int:
@@ -164,7 +164,10 @@ class Client:
         """Send a request and wait for its answer.
 
         Raises:
-            NoResponders, RequestTimeout, AccessDenied, ConnectionLost.
+            NoResponders: the subject has no subscriber.
+            RequestTimeout: there is no answer within `timeout_s` seconds, by default those of the settings.
+            AccessDenied: the user may not publish to the subject.
+            ConnectionLost: the connection ended.
         """
         inbox = self._ask(subject, payload, headers)
         wait_s = self.settings.timeout_s if timeout_s is None else timeout_s
@@ -182,10 +185,10 @@ class Client:
         return answer
 
     def request_many(self, subject: str, payload: bytes, more: int, timeout_s: float) -> list[Reply]:
-        """Send a request. Return the stored messages in its answers, and last the status that ends the answers.
+        """Send a request, and return its answers: stored messages, followed by the status that ends them.
 
         Raises:
-            RequestTimeout: no answer within `timeout_s` seconds, or more than `more` messages.
+            RequestTimeout: no answer for `timeout_s` seconds, or more than `more` messages.
         """
         inbox = self._ask(subject, payload, b"")
         answers: list[Reply] = []
@@ -213,9 +216,10 @@ class Client:
         return found
 
     def pump(self, decoder: Pumped, deadline_s: float) -> Reply | None:
-        """Pass received bytes to `decoder` until it stops (return None); or return a message that it cannot decode.
+        """Pass received bytes to `decoder` until it stops, or until a message arrives that it cannot decode.
 
-        After None, `decoder.state` has the reason: NEED_MORE if the deadline passed.
+        Returns this message of the decoder's subscription, or None if the decoder stopped. After None,
+        `decoder.state` has the reason: NEED_MORE if the deadline passed.
         """
         stream = self._stream
         while True:
@@ -271,7 +275,7 @@ class Client:
         raise ProtocolError(f"{self.address}: a protocol line of more than {LINE_MAX} bytes")
 
     def _fill_message(self, need: int) -> None:
-        """Wait for the rest of a message while its bytes arrive, even after the deadline."""
+        """Wait for the rest of a message while its bytes arrive, even after the deadline. Raises ConnectionLost."""
         self._check_need(need)
         if not self._stream.fill_whole(need, self.settings.timeout_s):
             raise ConnectionLost(f"{self.address}: the connection fell silent inside a message")
@@ -339,7 +343,7 @@ class Client:
         return ProtocolError(f"{self.address}: the server sent {b' '.join(words)[:60]!r}")
 
     def _body(self, head_size: int, size: int) -> memoryview:
-        """Wait for the rest of a message; return its headers and payload, and go on after it."""
+        """Wait for the rest of a message; return its headers and payload, which are valid until the next receive."""
         stream = self._stream
         self._fill_message(head_size + size + 2)
         at = stream.start + head_size

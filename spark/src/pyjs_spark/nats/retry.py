@@ -30,7 +30,7 @@ def pause(failures: int) -> None:
 
 
 class PatientApi:
-    """Sends the JetStream requests of a query plan over this process's connection.
+    """A sender of the JetStream requests of a query plan, over the connection of this process.
 
     The object holds only plain values, so it can be pickled.
 

@@ -163,7 +163,7 @@ def parse_options(given: Mapping[str, str]) -> Options:
     """Return the options of a read.
 
     Raises:
-        OptionError: one line with the option, its value and the allowed values.
+        OptionError: an option is missing, unknown or not allowed, or its value is not allowed.
     """
     known = _known(given)
     parsed = {option.target: value_of(option, said) for option, said in known}
@@ -218,7 +218,7 @@ def unknown(name: str, known: Mapping[str, Option]) -> OptionError:
 
 
 def value_of(option: Option, said: str) -> object:
-    """Return the checked value. Raises OptionError."""
+    """Return the parsed value of an option. Raises OptionError if the value is not allowed."""
     try:
         return option.parse(said)
     except ValueError as wrong:
@@ -304,7 +304,7 @@ def check_stream(options: Options) -> None:
 
 
 def _check_consumer(options: Options) -> None:
-    """Raise OptionError for a read by consumers if no server accepts its filters for one consumer."""
+    """Raise OptionError for readMode=consumer with filters that overlap, since no server accepts them."""
     name, chosen = ("keys", options.keys) if options.buckets else ("subjects", options.subjects)
     if options.read_mode != "consumer":
         return

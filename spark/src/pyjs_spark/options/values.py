@@ -50,7 +50,7 @@ def text(value: str) -> str:
 
 
 def boolean(value: str) -> bool:
-    """Return true or false."""
+    """Return True for "true" and False for "false" in any case. Raises ValueError for other texts."""
     words = {"true": True, "false": False}
     if value.strip().lower() not in words:
         raise ValueError("true or false")
@@ -101,7 +101,7 @@ def seconds(value: str) -> float:
 
 
 def byte_size(value: str) -> int:
-    """Return a number of bytes; k, m, g and t multiply by powers of 1024."""
+    """Return a number of bytes above zero; the suffixes k, m, g and t multiply by powers of 1024."""
     match = SIZE.fullmatch(value.strip().lower())
     if match is None or int(match[1]) == 0:
         raise ValueError("a number of bytes above zero such as 1048576, 64m or 1g")
@@ -135,7 +135,10 @@ bucket_name = like("[A-Za-z0-9_-]+", "the name of one bucket, of letters, digits
 
 
 def subjects(value: str) -> tuple[str, ...]:
-    """Return filter subjects, without those that another one covers; () if they match every subject."""
+    """Return the filter subjects in a comma-separated list, without those that another subject of the list covers.
+
+    The result is () if the subjects match every subject.
+    """
     parts = words(value)
     if not all(is_subject(part) for part in parts):
         raise ValueError("subjects, comma separated, with tokens between dots and the wildcards * and >")

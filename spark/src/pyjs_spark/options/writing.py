@@ -108,7 +108,7 @@ def parse_sink_options(given: Mapping[str, str]) -> SinkOptions:
     """Return the options of a write.
 
     Raises:
-        OptionError: one line with the option, its value and the allowed values.
+        OptionError: an option is missing, unknown or not allowed, or its value is not allowed.
     """
     ours = [(name, said) for name, said in given.items() if name.lower() not in SPARKS]
     known = once((_known(name), name, str(said)) for name, said in ours)

@@ -239,17 +239,14 @@ class _Read:
         return chunk
 
     def _ask_ahead(self, chunk: Chunk) -> None:
-        """Request the next chunk before this one is decoded, if all rows of this one fit in the batch."""
+        """Request more chunks before `chunk` is decoded, if the batch has room for more rows than `chunk` has."""
         room = self._what.bulk_batch_rows - self._decoder.rows - chunk.messages
         is_followed = not chunk.flags & END and chunk.next < self._what.high
         if room > 0 and is_followed:
             self._ask(chunk.next, room)
 
     def _known(self, chunk: Chunk) -> Chunk:
-        """Check that a chunk begins where the previous one ended.
-
-        Count the sequences that the chunk reports as lost.
-        """
+        """Return a chunk after a check that it begins where the previous chunk ended; count its lost sequences."""
         if chunk.first != self._next_seq:
             raise ConnectionLost(
                 f"{self._client.address}: a chunk begins at {chunk.first} where {self._next_seq} was expected"
@@ -333,7 +330,7 @@ class _Read:
         self._kept.clear()
 
     def _refused(self, error: ApiError) -> None:
-        """Raise the exception that corresponds to an error of the server."""
+        """Handle an error of the server: raise the corresponding exception, wait before a retry, or end the read."""
         self._forget()
         if error.err_code == REFUSED:
             raise refused(self._what.stream) from error

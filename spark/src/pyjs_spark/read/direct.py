@@ -118,7 +118,7 @@ class _Read:
                     yield message
 
     def _get(self) -> tuple[bool, list[Stored]]:
-        """Return the next messages, and whether more may follow them."""
+        """Return whether more messages may follow, and the next messages."""
         info = stream_info(self._client, self._what.stream)
         if not self._is_same(info):
             return False, []

@@ -78,7 +78,7 @@ class _Read:
         self._is_deleted = False  # whether the stream was deleted since the read began
 
     def batches(self) -> Iterator[None]:
-        """Yield each time when the decoder has a complete batch."""
+        """Yield None whenever the decoder has a complete batch, and at the end if it has rows."""
         what = self._what
         for segment in self._found.segments:
             if self._is_deleted:

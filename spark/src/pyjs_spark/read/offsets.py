@@ -51,7 +51,7 @@ def to_json(offsets: Mapping[str, StreamOffset], cut: Cut | None = None) -> dict
 
 
 def from_json(said: Mapping[str, object]) -> Offsets:
-    """Return the contents of a checkpoint.
+    """Return the offsets in a checkpoint.
 
     Raises:
         SparkError: a newer version, or another data source, wrote the checkpoint.

@@ -35,7 +35,7 @@ ADVICE = (
 
 
 class LossCount:
-    """Counts each lost sequence of a stream once in a query, although several plans find the same gap."""
+    """The number of lost sequences of each stream in a query; a gap that several plans find is counted once."""
 
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}
@@ -49,15 +49,15 @@ class LossCount:
             self._ends[gap.stream] = gap.high
 
     def begin_again(self, stream: str) -> None:
-        """Forget the counted sequences of a stream that was re-created, so that its sequences begin at 1 again."""
+        """Forget which sequences of a re-created stream were counted, since its sequences begin at 1 again."""
         self._ends.pop(stream, None)
 
 
 class Planner:
-    """Plans reads with one set of options."""
+    """A planner of reads with one set of options."""
 
     def __init__(self, options: Options, api: Api, parallelism: int = plan.PARALLELISM) -> None:
-        """`parallelism` is the number of tasks if the options do not set it."""
+        """Initialize the planner; `parallelism` is the number of tasks if the options do not set it."""
         self.options = options
         self.cut = Cut(
             options.min_partitions or parallelism,
@@ -323,7 +323,7 @@ def _until(state: StreamState, offsets: Iterable[StreamOffset | None]) -> Stream
 
 
 def _from_first(span: Span, start: Offsets, state: StreamState) -> Span:
-    """Return the span of a stream that is new to this query; it excludes messages that were removed earlier."""
+    """Return the span; if its stream is new to this query, without messages that were removed earlier."""
     was = start.get(span.stream)
     if was is not None and was.created == span.created:
         return span

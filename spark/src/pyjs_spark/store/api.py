@@ -24,7 +24,10 @@ NO_MESSAGE = 10037
 
 
 class StoreApi:
-    """The JetStream requests of a plan, answered by files. Plain values, so it can be pickled."""
+    """An API that answers the JetStream requests of a plan from files.
+
+    It has only plain values, so it can be pickled.
+    """
 
     def __init__(self, place: StoreDirectory) -> None:
         self._place = place

@@ -94,7 +94,7 @@ def _is_whole(data: bytes, wanted: int, path: str) -> bool:
 
 
 def _opened_with(body: bytes, frame: bytes, path: str, key: StreamKey | None) -> bytes:
-    """Return the map in an envelope that is encrypted with the stream's data key."""
+    """Return the map in an envelope that is encrypted with the stream's data key. Raises StoreKeyNeeded."""
     algorithm, wrapped_size, _ = SEAL.unpack_from(body)
     try:
         if key is None:

@@ -122,7 +122,7 @@ class _Scan:
         self._end = self._run()
 
     def _run(self) -> int:
-        """Read one record after another; return the end of the last one."""
+        """Read one record after another; return the offset after the last valid record. Raises Unusable."""
         at, size = HEADER_SIZE, len(self._data)
         while at < size and not self.is_sealed:
             at = self._walk(at)

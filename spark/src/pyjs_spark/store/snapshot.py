@@ -91,7 +91,7 @@ class Snapshot:
 
     @property
     def size(self) -> int:
-        """The approximate size of these messages in bytes."""
+        """The approximate size of the stream's messages in bytes."""
         return sum(
             segment.message_bytes * self._live_count(segment) // segment.messages
             for segment in self.segments
@@ -200,7 +200,7 @@ def take(stream: StreamPlace) -> Snapshot:
 
 
 def load(stream: StreamPlace, number: int) -> Contents:
-    """Read the contents of a segment, with its entries.
+    """Return the contents of a segment, with its entries.
 
     Raises:
         FileNotFoundError: the segment was removed meanwhile, or the stream was re-created since.

@@ -44,7 +44,7 @@ class KeyValue:
 
 
 class Keys:
-    """Reads and writes the keys of the progress bucket."""
+    """The keys of the progress bucket."""
 
     def __init__(self, client: Client, options: SinkOptions) -> None:
         self._client = client
@@ -67,7 +67,11 @@ class Keys:
         return patiently(self._retries, lambda: self.read(*keys), self._client)
 
     def write(self, key: str, value: Mapping[str, Any], revision: int) -> int | None:
-        """Replace the value at a revision (0: the key is new). Return the new revision, or None on a conflict."""
+        """Replace the value at a revision (0: the key is new). Return the new revision, or None on a conflict.
+
+        Raises:
+            PublishFailed: the server refused the value, or did not acknowledge it.
+        """
         payload = json.dumps({"v": VERSION, **value}).encode()
         headers = b"NATS/1.0\r\nNats-Expected-Last-Subject-Sequence: %d\r\n\r\n" % revision
         said = publish_one(self._client, self._prefix + key, payload, headers, self._retries)

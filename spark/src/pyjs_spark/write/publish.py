@@ -58,7 +58,7 @@ Stored = Callable[[Iterable[Frames]], Iterable[int]]
 
 
 class Publisher:
-    """Publishes the frames of one partition over its own connection."""
+    """A publisher of the frames of one partition, over its own connection."""
 
     def __init__(self, client: Client, options: SinkOptions) -> None:
         self.inbox = b"_INBOX.%016x." % random.getrandbits(64)
@@ -256,7 +256,10 @@ T = TypeVar("T")
 
 
 def patiently(retries: int, act: Callable[[], T], client: Client | None = None) -> T:
-    """Return the result of `act`. After each lost connection, reconnect `client` and call `act` again."""
+    """Return the result of `act`, which is called again after a lost connection, at most `retries` times.
+
+    If there is a `client`, it is reconnected before each repetition.
+    """
     failures = 0
     while True:
         try:

@@ -63,7 +63,7 @@ def content(subject: bytes, headers: bytes, data: bytes) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """Finds the rows of one batch in the target stream."""
+    """A search for the rows of one batch in the target stream."""
 
     client: Client
     stream: str
@@ -158,7 +158,7 @@ def sent(frames: Frames, *, with_subjects: bool = True) -> Iterator[tuple[int, b
 
 @dataclass(frozen=True, slots=True)
 class ReplayCheck:
-    """Compares the rows of a repeated batch with the messages found; returns the rows that need not be sent again."""
+    """A comparison of the rows of a repeated batch with the messages found in the stream."""
 
     found: Found
     what: str  # describes the batch in errors

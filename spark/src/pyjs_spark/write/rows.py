@@ -37,7 +37,7 @@ HEADERS_MAX = (1 << 16) - 1  # maximum bytes of headers that a stream stores
 
 
 class RowReader:
-    """Converts one partition's batches to checked columns."""
+    """A reader that converts the batches of one partition to checked columns."""
 
     def __init__(
         self,
@@ -49,9 +49,9 @@ class RowReader:
         size_max: int,
         own_size: int,
     ) -> None:
-        """`size_max` is the server's maximum size of a message in bytes.
+        """Initialize the reader.
 
-        `own_size` of these are for the sink's headers.
+        `size_max` is the server's maximum size of a message in bytes; `own_size` of these are for the sink's headers.
         """
         self._plan = plan
         self._options = options
@@ -183,7 +183,10 @@ class RowReader:
             )
 
     def _own_headers(self, headers: pa.MapArray, first: int) -> tuple[pa.MapArray, bytes]:
-        """Return the headers without those for earlier publishes, and which rows have a message id among them."""
+        """Return the headers without those for earlier publishes, and one byte for each row: 1 if it has an id.
+
+        If no row has a message id, the bytes are empty.
+        """
         names = headers.keys
         known = [name for name in pc.unique(names).to_pylist() if _is_special(name)]
         if not known:
@@ -217,7 +220,7 @@ class RowReader:
     def _check_sizes(
         self, data: pa.Array, headers: pa.MapArray | None, ids: pa.Array | None, first: int
     ) -> None:
-        """Raise RowRefused for a message that is too large; a server closes the connection of its sender."""
+        """Raise RowRefused for a message that is too large, since a server would close the connection."""
         sizes = pc.binary_length(data).cast(pa.int64())
         total = _header_sizes(headers) if headers is not None else None
         if ids is not None:
@@ -243,7 +246,7 @@ class RowReader:
 
 
 def size_max(info: Mapping[str, Any]) -> int:
-    """Return the server's maximum size of a message in bytes, from its INFO."""
+    """Return the server's maximum size of a message in bytes from its INFO, or 1 MiB if INFO does not have it."""
     return int(info.get("max_payload") or 1 << 20)
 
 
@@ -277,7 +280,7 @@ def _with_lists(column: pa.MapArray) -> pa.MapArray:
 
 
 def _owner(offsets: pa.Array) -> Callable[[int], int]:
-    """Return a function that returns the row of an entry: the last one that begins at it or before it."""
+    """Return a function that returns the index of the row that contains the entry with a given index."""
     return lambda at: bisect_right(offsets.to_pylist(), at) - 1
 
 
@@ -293,7 +296,7 @@ def _header_sizes(headers: pa.MapArray) -> pa.Array:
 
 
 def _sums(values: pa.Array, offsets: pa.Array) -> pa.Array:
-    """Return the sum of each range of `values`."""
+    """Return the sum of each range of `values` between two consecutive `offsets`."""
     totals = pa.concat_arrays([pa.array([0], pa.int64()), pc.cumulative_sum(values)])
     return pc.subtract(totals.take(offsets[1:]), totals.take(offsets[:-1]))
 
