@@ -160,7 +160,7 @@ def _answer(line: CommandLine) -> int | None:
 
 
 def _command_fix(word: str) -> str:
-    """Return the fix for an unknown command."""
+    """Return the advice that the error for an unknown command gives."""
     from pyjs.config.errors import suggestion
 
     if word.isdigit():
@@ -255,7 +255,7 @@ def _config_path(line: CommandLine) -> str | None:
 
 
 def _option_flags(line: CommandLine) -> dict[str, str | int | bool]:
-    """Return the flags that set options, but not those that are commands."""
+    """Return the flags that set options of the server, without those that `main` handles itself."""
     acted_upon = ("config", "t", "print_config", "signal", "help", "version")
     return {name: value for name, value in line.flags.items() if name not in acted_upon}
 

@@ -31,7 +31,7 @@ class Clock:
 
 
 class VirtualClock(Clock):
-    """A clock that moves only when `advance` is called, for tests and simulations."""
+    """A clock for tests and simulations, which changes only by calls of its methods."""
 
     def __init__(self, now_ns: int = 1_700_000_000 * NS_PER_S) -> None:
         self._now_ns = now_ns

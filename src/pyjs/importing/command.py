@@ -129,7 +129,7 @@ class _Import:
         """Import every stream, and return the report.
 
         Raises:
-            NotImported: `directory` is not a store of nats-server, or is in use, or contains the target directory.
+            NotImported: `directory` is not a store of nats-server, or is in use, or is the target directory too.
             StoreLocked: a server uses the target directory.
             OSError: a directory cannot be read or written.
         """

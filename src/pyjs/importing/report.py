@@ -31,7 +31,7 @@ class StreamReport:
         return not (self.refusal or self.damage)
 
     def lines(self) -> list[str]:
-        """Return the lines to print."""
+        """Return the lines of the printed report about this stream."""
         path = f"{self.account} > {self.name}"
         if self.refusal:
             return [f"{path}: NOT TAKEN: {self.refusal}"]
@@ -58,7 +58,7 @@ class ImportReport:
     unserved: list[str] = field(default_factory=list)  # accounts for which the configuration has no JetStream
 
     def lines(self) -> list[str]:
-        """Return the lines to print."""
+        """Return the lines of the printed report about all streams."""
         lines = [line for stream in self.streams for line in stream.lines()]
         lines += [f"not taken: {path} holds no streams" for path in self.others]
         lines += [

@@ -193,7 +193,7 @@ class TargetAccount:
         self._add(writer.config)
 
     def _take_back(self, build: Build, error: StoreFailed) -> None:
-        """Remove the final directory of a stream whose move failed.
+        """Remove the final directory of a stream, if the stream was moved there before the move failed.
 
         Raises:
             StoreFailed: the directory cannot be removed.

@@ -199,7 +199,7 @@ class OperatorConnection:
             pass
 
     def _answer(self) -> tuple[int, dict[str, object] | None]:
-        """Return the number of the request that the next message answers, and the answer."""
+        """Return the number of the request that the next message answers, and its answer, or None for status 503."""
         while True:
             verb, line = self._operation()
             if verb not in (b"MSG", b"HMSG"):

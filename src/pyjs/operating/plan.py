@@ -75,7 +75,7 @@ class Arguments(NamedTuple):
 
 
 class PlanFailed(PyjsError):
-    """Raised when the plan cannot be made; the exception's text says why."""
+    """Raised when the plan cannot be made; the exception's text has the reason."""
 
 
 def parse(words: list[str]) -> Arguments:

@@ -37,7 +37,11 @@ SECTIONS = ("pipeline", "options", "spark", "catalog")
 
 
 def from_file(path: str, more: Mapping[str, str]) -> Job:
-    """Return the job that a file defines; options in `more` override those in the file. Raises OptionError."""
+    """Return the job that a file defines; options in `more` override those in the file.
+
+    Raises:
+        OptionError: the file cannot be read, or does not define a valid job.
+    """
     said = tables_of(path)
     try:
         return from_tables(said, more)
@@ -100,7 +104,7 @@ def refuse_unknown(said: Iterable[str], known: tuple[str, ...], what: str) -> No
 
 
 def _table(said: Mapping[str, object], name: str) -> Mapping[str, object]:
-    """Return a section, or {} if it is missing. Raises OptionError."""
+    """Return a section, or {} if it is missing. Raises OptionError if it is not a table."""
     found = said.get(name, {})
     if not isinstance(found, dict):
         raise OptionError(f"{name} is no section; write [{name}] and its keys below")

@@ -81,7 +81,10 @@ class Terminated(KeyboardInterrupt):
 
 @contextmanager
 def _ended_by_sigterm() -> Iterator[None]:
-    """Raise Terminated if SIGTERM arrives in the `with` block, so that status files and Spark are closed."""
+    """Raise Terminated if SIGTERM arrives in the `with` block, so that status files and Spark are closed.
+
+    Outside the main thread, which alone receives signals, nothing is changed.
+    """
 
     def end(number: int, frame: FrameType | None) -> NoReturn:
         raise Terminated
@@ -199,7 +202,11 @@ def _check_watched(job: Job, said: argparse.Namespace) -> None:
 
 
 def job_of(said: argparse.Namespace) -> Job:
-    """Return the job of the command line. Raises OptionError."""
+    """Return the job that the command line defines, with its arguments or with a file.
+
+    Raises:
+        OptionError: an argument or the file is not valid.
+    """
     options = _options(said)
     path = getattr(said, "config", None)
     kind = KINDS.get(said.command, KINDS["archive"])
@@ -237,7 +244,7 @@ def _split(option: str) -> tuple[str, str]:
 
 
 def _seconds(said: argparse.Namespace) -> float:
-    """Return the interval of --continuous, in seconds. Raises OptionError."""
+    """Return the interval of --continuous in seconds, by default one minute. Raises OptionError."""
     if said.every is not None and not said.continuous:
         raise OptionError("--every says how often --continuous looks; give that too, or leave it out")
     try:

@@ -43,7 +43,7 @@ sys.exit(main())
 
 
 def package(folder: str) -> tuple[str, str]:
-    """Write the zip and the application into a folder; return their paths."""
+    """Write a zip of this package, and an application that runs it, into a folder; return both paths."""
     os.makedirs(folder, exist_ok=True)
     path, application = os.path.join(folder, ZIP), os.path.join(folder, APPLICATION)
     source = Path(__file__).parents[2]
@@ -83,7 +83,7 @@ def _program() -> str:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments specific to this command."""
+    """Add the arguments of `submit-args` that the other commands do not have."""
     parser.add_argument("--app", metavar="FILE", help="an application of yours in place of a pipeline")
     parser.add_argument("--to", default=".", metavar="FOLDER", help="where the packaged files are written")
 

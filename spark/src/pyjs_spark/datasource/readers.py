@@ -54,7 +54,7 @@ class RangeReader:
     def rows(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the messages of one task's range, with the column names of the user's schema.
 
-        Spark passes None as the only partition of an empty plan.
+        The value of `partition` is None if the plan is empty.
         """
         if partition.value is None:
             return iter(())
@@ -122,7 +122,7 @@ class FilteringReader(JetStreamReader):
 
 
 class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """The source of a streaming query."""
+    """The reader of a streaming query."""
 
     def __init__(self, reading: RangeReader, planner: Planner) -> None:
         self._reading = reading

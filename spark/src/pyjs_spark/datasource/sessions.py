@@ -119,7 +119,11 @@ def make(app_name: str, master: str, conf: Mapping[str, object]) -> SparkSession
 
 
 def _connected(remote: str, conf: Mapping[str, object]) -> SparkSession:
-    """Return a session of a Spark Connect server; it needs no Java here. Raises SparkMissing."""
+    """Return a session of the Spark Connect server at `remote`; `conf` overrides its settings if possible.
+
+    Raises:
+        SparkMissing: a package is missing; Java is not needed here.
+    """
     check_packages()
     if importlib.util.find_spec("grpc") is None:
         raise SparkMissing(
@@ -139,7 +143,7 @@ def _text(value: object) -> str:
 
 
 def cores_of(master: str) -> int:
-    """Return the number of tasks that a local master runs at the same time."""
+    """Return the number of tasks that a local master, such as local[4], runs at the same time."""
     said = re.match(r"local\[(\d+)", master)
     if said or master == "local":
         return int(said[1]) if said else 1
@@ -148,7 +152,11 @@ def cores_of(master: str) -> int:
 
 
 def check_installed(master: str = "") -> None:
-    """Raise SparkMissing as check_packages() and check_java() do; a Connect client needs no Java."""
+    """Check the Python packages and, unless `master` is a Spark Connect server, Java.
+
+    Raises:
+        SparkMissing: a package or Java is missing, or its version is not supported.
+    """
     check_packages()
     if not master.startswith(CONNECT):
         check_java()

@@ -40,7 +40,12 @@ class Committed(Delivered, WriterCommitMessage):
 
 
 def batch_writer(options: SinkOptions, fields: Sequence[SparkField], overwrite: bool) -> JetStreamWriter:
-    """Return the writer of one batch. Raises OptionError, SchemaError."""
+    """Return the writer of one batch.
+
+    Raises:
+        OptionError: `overwrite` is set.
+        SchemaError: the columns cannot be written.
+    """
     if overwrite:
         raise OptionError(
             "mode overwrite: a stream cannot be replaced by a write; use mode append, and purge the stream before if "
@@ -54,7 +59,12 @@ def batch_writer(options: SinkOptions, fields: Sequence[SparkField], overwrite: 
 def stream_writer(
     options: SinkOptions, fields: Sequence[SparkField], overwrite: bool
 ) -> JetStreamStreamWriter:
-    """Return the writer of a streaming query. Raises OptionError, SchemaError."""
+    """Return the writer of a streaming query.
+
+    Raises:
+        OptionError: `overwrite` is set.
+        SchemaError: the columns cannot be written.
+    """
     if overwrite:
         raise OptionError("output mode complete: a stream cannot be replaced; use append or update")
     return JetStreamStreamWriter(options, plan_rows(fields, options))

@@ -116,7 +116,7 @@ class EntryRanges(RangeReader):
 
 
 class LatestReader(DataSourceReader):
-    """A batch read of the latest value of each key of buckets, or of each object of a store."""
+    """The reader of a batch read of the latest value of each key in buckets, or of each object in a store."""
 
     def __init__(self, options: Options, query: kv.Entries | objects.Listing) -> None:
         self._options = options

@@ -108,9 +108,10 @@ class Decoder:
     """A decoder of entries and their records, which fills consecutive batches of rows."""
 
     def __init__(self, columns: Sequence[str], headers: str, rows_max: int, size_max: int) -> None:
-        """Fill `columns` (names of COLUMNS); a batch ends at `rows_max` rows or before `size_max` bytes.
+        """Initialize the decoder; it fills `columns` (names of COLUMNS).
 
-        A message larger than `size_max` gets a separate batch.
+        A batch ends at `rows_max` rows or before `size_max` bytes. A message larger than `size_max` gets a separate
+        batch.
         """
         assert headers in HEADERS
         assert set(columns) <= set(COLUMNS)

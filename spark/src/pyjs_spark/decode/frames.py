@@ -148,7 +148,7 @@ class Acks:
     """The rows that wait for acknowledgements, and the decoder of acknowledgements."""
 
     def __init__(self, inbox: bytes) -> None:
-        """Decode acknowledgements that arrive at `inbox`, the inbox of the framing."""
+        """Initialize the decoder for acknowledgements that arrive at `inbox`, the inbox of the framing."""
         self.sid = 0
         self.state = NEED_MORE
         self.need = 1
@@ -168,7 +168,7 @@ class Acks:
         self._compile()
 
     def learn(self, payload: bytes) -> None:
-        """Store the constant part of acknowledgements, taken from a validated one."""
+        """Store the constant part of acknowledgements, taken from the payload of a validated acknowledgement."""
         head, found, _ = payload.partition(b'"seq":')
         self._prefix = head + found
         self._compile()
@@ -245,7 +245,7 @@ def stopped_at(data: bytearray, at: int, end: int) -> tuple[int, int]:
 
 
 class PubAck(NamedTuple):
-    """The answer to a publish."""
+    """The fields of the answer to a publish, which may be an error."""
 
     stream: str
     seq: int

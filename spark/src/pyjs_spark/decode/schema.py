@@ -90,12 +90,12 @@ def arrow_schema(columns: Sequence[str], headers: str) -> pa.Schema:
 
 
 def pa_schema(projection: Projection, headers: str) -> pa.Schema:
-    """Return the Arrow schema of a projection, with the names and nullability that its user gave."""
+    """Return the Arrow schema of a projection, with the names and nullability of the user's schema."""
     return typed_schema(projection, types_of(headers))
 
 
 def typed_schema(projection: Projection, spark_types: Mapping[str, str]) -> pa.Schema:
-    """Return the Arrow schema of any table; `spark_types` are its columns' types in Spark's notation."""
+    """Return the Arrow schema of a projection; `spark_types` maps the columns of its table to their Spark types."""
     # imported lazily: callers that need only names and types of columns do not need pyarrow
     import pyarrow as pa
 

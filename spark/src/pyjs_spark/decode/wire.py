@@ -83,7 +83,7 @@ class Rows:
     """The rows of a batch, which are collected as lists and converted to columns."""
 
     def __init__(self, columns: Sequence[str], headers: str) -> None:
-        """Fill `columns` (names of COLUMNS); `headers` is one of HEADERS."""
+        """Initialize an empty batch with `columns` (names of COLUMNS); `headers` is one of HEADERS."""
         assert headers in HEADERS
         assert set(columns) <= set(COLUMNS)
         self.columns = tuple(columns)
@@ -147,9 +147,10 @@ class Decoder:
     """A decoder of the deliveries of consecutive consumers, which fills consecutive batches of rows."""
 
     def __init__(self, columns: Sequence[str], headers: str, rows_max: int, size_max: int) -> None:
-        """Fill `columns` (names of COLUMNS); a batch ends at `rows_max` rows or before `size_max` bytes.
+        """Initialize the decoder; it fills `columns` (names of COLUMNS).
 
-        A message larger than `size_max` gets a separate batch.
+        A batch ends at `rows_max` rows or before `size_max` bytes. A message larger than `size_max` gets a separate
+        batch.
         """
         self.sid = 0
         self.state = NEED_MORE
@@ -165,7 +166,7 @@ class Decoder:
         self._size_max = size_max
 
     def listen(self, sid: int, high: int, next_seq: int) -> None:
-        """Continue with a new consumer's deliveries from `next_seq` on; rows at `high` and above are dropped."""
+        """Continue with a new consumer's deliveries from `next_seq` on; sequences from `high` on are dropped."""
         self.sid = sid
         self.delivered = 0
         self.last_seq = next_seq - 1
@@ -270,7 +271,7 @@ class Decoder:
         return bool(prefix)
 
     def _stop_at(self, chunk: bytes, at: int) -> None:
-        """Stop at `at`, where no delivery begins: its line is incomplete, or the frame is another one."""
+        """Set `state` for a stop at `at`, where a line is incomplete or a frame is not a delivery."""
         is_whole = chunk.find(b"\r\n", at) >= 0
         self.state, self.need = (OTHER, 1) if is_whole else (NEED_MORE, len(chunk) - at + 1)
 
@@ -320,13 +321,13 @@ def text_column(values: Sequence[bytes]) -> tuple[object, ...]:
 
 
 def repaired(begins: memoryview, values: bytes) -> tuple[object, ...]:
-    """Return the result of text_column() for values that are already joined."""
+    """Return the result of text_column() for the joined `values`, whose offsets are in `begins`."""
     ends = begins.cast("i").tolist()
     return text_column([values[start:end] for start, end in pairwise(ends)])
 
 
 def raw_headers(rows: int, blocks: dict[int, bytes]) -> tuple[object, ...]:
-    """Return the blocks unparsed; a row without headers is null."""
+    """Return the column of the unparsed `blocks` by row; all other rows are null."""
     lengths = [0] * rows
     for row, block in blocks.items():
         lengths[row] = len(block)
@@ -334,7 +335,7 @@ def raw_headers(rows: int, blocks: dict[int, bytes]) -> tuple[object, ...]:
 
 
 def header_maps(rows: int, blocks: dict[int, bytes]) -> tuple[object, ...]:
-    """Return the blocks as maps from name to values; a row without headers is null."""
+    """Return the column of the `blocks` by row as maps from name to values; all other rows are null."""
     counts = [0] * rows
     names: list[bytes] = []
     lists: list[int] = []

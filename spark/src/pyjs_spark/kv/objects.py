@@ -53,7 +53,7 @@ PUTS_MAX = 3  # attempts to read an object that is put again during each attempt
 
 
 def filters(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the subjects of the metadata of some objects; () means all objects."""
+    """Return the subjects of the metadata of the given objects; () means all objects."""
     return tuple(f"$O.*.M.{encoded(name)}" for name in names) or ("$O.*.M.>",)
 
 
@@ -64,7 +64,7 @@ def encoded(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """A query of an object store. Plain values, so it can be pickled."""
+    """A query of an object store; it has only plain values, so it can be pickled."""
 
     bucket: str
     projection: Projection

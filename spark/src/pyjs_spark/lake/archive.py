@@ -110,7 +110,7 @@ def lacking(root: str, options: Options, holdings: Iterable[Holding], rows_per_f
 
 
 def range_of(options: Options, stream: str, low: int, high: int, created: str) -> ReadRange:
-    """Return the range that a task reads."""
+    """Return the range [low, high) of a stream, as a task of an archive reads it."""
     span = Span(stream, low, high, created)
     return ranges.range_of(options, span, columns(options.include_headers), options.subjects)
 
@@ -183,7 +183,7 @@ def _check_same(root: str, holding: Holding, options: Options) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ArchiveProgress:
-    """One stream and its part of the archive. Ranges are [low, high)."""
+    """The progress of one stream's archive; ranges are [low, high)."""
 
     stream: str
     first: int  # the stream's first sequence

@@ -23,7 +23,11 @@ FORMAT = Key(
 
 
 def lake_of(root: str, kind: str, catalog: Mapping[str, str]) -> Lake:
-    """Return the location of an archive. Raises OptionError."""
+    """Return the location of an archive.
+
+    Raises:
+        OptionError: the catalog does not match the format, or cannot be stored in the root.
+    """
     if catalog and kind != "iceberg":
         raise OptionError(f"section catalog is for format=iceberg, and the format is {kind}; leave it out")
     if kind == "iceberg" and not catalog:

@@ -354,7 +354,7 @@ def pq_rows(path: Path) -> int:
 
 
 def _check_job(job: Job) -> None:
-    """Refuse keys and options that exclude each other. Raises OptionError."""
+    """Raise OptionError for keys and options that exclude each other."""
     if job["latest"] and job["rows_per_file"] is not None:
         raise OptionError(
             "--rows-per-file is for merging files, and --latest writes one; leave one of them out"

@@ -129,7 +129,12 @@ def checker(schema: str | None) -> Callable[[bytes], str | None]:
 
 
 def schema_text(path: str) -> str:
-    """Return the JSON schema in a file, after checking it. Raises OptionError, SparkMissing."""
+    """Return the text of the JSON schema in a file.
+
+    Raises:
+        OptionError: the file cannot be read, or is not a valid JSON schema.
+        SparkMissing: the package jsonschema is not installed.
+    """
     try:
         from jsonschema import validators
         from jsonschema.exceptions import SchemaError

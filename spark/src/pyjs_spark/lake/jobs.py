@@ -124,7 +124,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result of a job: for people, as JSON, and as an exit code."""
+    """The result of a job, as lines of text, as values for JSON, and as an exit code."""
 
     lines: list[str]
     said: Mapping[str, Any]

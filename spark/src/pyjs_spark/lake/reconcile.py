@@ -54,7 +54,7 @@ class Reconciled:
 
     @property
     def loss(self) -> str:
-        """Return a sentence about the loss, or ""."""
+        """Return a sentence about lost messages and damaged files, or "" if there are none."""
         told = []
         if self.other:
             told.append(f"the archive is of another stream, which was created at {self.other}")

@@ -25,7 +25,7 @@ def pause_s(failures: int) -> float:
 
 
 def pause(failures: int) -> None:
-    """Wait after `failures` + 1 failures."""
+    """Sleep for the pause after `failures` + 1 failures."""
     time.sleep(pause_s(failures))
 
 

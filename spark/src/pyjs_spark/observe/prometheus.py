@@ -85,7 +85,7 @@ class QueryMetrics:
             self._of[name].labels(query.label)
 
     def batch(self, done: BatchDone) -> None:
-        """Count a batch."""
+        """Update the metrics with a batch."""
         query = done.query.label
         self._of["rows"].labels(query).inc(done.rows)
         if done.is_work:

@@ -36,7 +36,7 @@ class Position:
 
 
 def refuse(said: Collection[str], names: Iterable[str], why: str) -> None:
-    """Raise OptionError if one of the options `names` was given."""
+    """Raise OptionError if one of the options `names` was given; `why` is the rest of its text."""
     for name in names:
         if name in said:
             raise OptionError(f"option {name} {why}")
@@ -69,7 +69,7 @@ def count(low: int = 1, high: int = SEQ_MAX) -> Callable[[str], int]:
 
 
 def one_of(*words: str) -> Callable[[str], str]:
-    """Return a parser that accepts some words, ignoring case."""
+    """Return a parser that accepts each of the given words in any case."""
     known = {word.lower(): word for word in words}
 
     def parse(value: str) -> str:

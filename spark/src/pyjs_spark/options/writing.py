@@ -94,7 +94,7 @@ SPARKS = ("checkpointlocation", "queryname")
 
 
 def is_of_writing(given: Mapping[str, str]) -> bool:
-    """Return whether these options belong to a write; Spark passes them without their purpose."""
+    """Return whether an option in `given` shows that the options are those of a write."""
     return any(_means_writing(name.lower()) for name in given)
 
 

@@ -166,7 +166,7 @@ class _Read:
         self._mean = ROW_SIZE
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield one batch after another."""
+        """Yield the messages of the range in batches."""
         has_more = True
         while has_more:
             has_more = self._fill()

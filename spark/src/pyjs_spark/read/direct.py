@@ -150,7 +150,7 @@ class _Read:
         return self._losses.of_stream(info, self._next_seq)
 
     def _many(self) -> list[Stored]:
-        """Return the messages of the next answer; none if only mirrors answered."""
+        """Return the messages of the next batched answer; none if there are no more, or if only mirrors answered."""
         count = min(self._what.fetch_batch, ANSWER_COUNT, self._what.high - self._next_seq)
         body = {"seq": self._next_seq, "next_by_subj": self._filter, "batch": count, "max_bytes": ANSWER_SIZE}
         subject = f"{self._client.settings.api_prefix}.DIRECT.GET.{self._what.stream}"

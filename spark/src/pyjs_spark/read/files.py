@@ -146,7 +146,7 @@ class _Read:
         return True
 
     def _piece(self, rows: Any, data: bytes | None, base: int) -> Generator[None, None, bool]:
-        """Decode the entries of one piece; return whether all of them were valid."""
+        """Decode the entries of one piece, and yield None for each complete batch; return whether all were valid."""
         table, at = np.ascontiguousarray(rows).view(np.uint8), 0
         check = CHAINED if data is not None else 0
         while at < len(rows):
@@ -179,7 +179,7 @@ class Piece(NamedTuple):
 
 
 def pieces(rows: Any) -> Iterator[Piece]:
-    """Yield the pieces with the records of these entries, in order."""
+    """Yield the pieces with the records of the entries `rows`, in order."""
     begins = rows["offset"].astype(np.int64)
     ends = begins + rows["subject_len"] + rows["size"] + RECORD_SIZE_MIN
     ends += np.where(rows["flags"] & EXTENDED, 16, 0)

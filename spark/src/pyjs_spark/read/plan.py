@@ -215,7 +215,10 @@ def backlog(base: Mapping[str, StreamOffset], states: Mapping[str, StreamState])
 
 
 def rows_of_bytes(size_max: int, counts: Mapping[str, int], states: Mapping[str, StreamState]) -> int:
-    """Return the probable number of rows in `size_max` bytes, from each stream's mean message; at least one."""
+    """Return the probable number of rows in `size_max` bytes, estimated from each stream's mean message.
+
+    The result is at most the sum of `counts`.
+    """
     rows = sum(counts.values())
     size = sum(
         count * states[name].size // states[name].messages
@@ -226,7 +229,10 @@ def rows_of_bytes(size_max: int, counts: Mapping[str, int], states: Mapping[str,
 
 
 def share(rows_max: int, counts: Mapping[str, int]) -> dict[str, int]:
-    """Divide `rows_max` rows among streams in proportion to their backlog, but at least one row each if possible."""
+    """Return the number of rows of each stream, if `rows_max` rows are divided in proportion to the backlogs.
+
+    Each stream with a backlog gets at least one row, if possible. `counts` has the backlogs.
+    """
     total = sum(counts.values())
     if total <= rows_max:
         return dict(counts)
@@ -250,7 +256,7 @@ def advance(base: Mapping[str, StreamOffset], rows: Mapping[str, int]) -> Offset
 
 
 def is_due(rows: int, rows_min: int | None, waited_s: float, delay_max_s: float) -> bool:
-    """Return whether a batch of `rows` is large enough, or has waited long enough."""
+    """Return whether a batch of `rows` is large enough, or `waited_s` has reached `delay_max_s`."""
     return rows_min is None or rows >= rows_min or waited_s >= delay_max_s
 
 

@@ -143,7 +143,7 @@ class PullRead:
         self._heard_at_s = time.monotonic()
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield one batch after another."""
+        """Yield the messages of the range in batches."""
         has_more = True
         while has_more:
             has_more = self._fill()

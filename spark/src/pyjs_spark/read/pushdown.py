@@ -121,7 +121,7 @@ def _stream(kind: str, value: Any, bounds: Bounds) -> tuple[Bounds, bool]:
 
 
 def _subject(kind: str, value: Any, bounds: Bounds, subjects: tuple[str, ...]) -> tuple[Bounds, bool]:
-    """Return the bounds with a server-side filter on subjects, and whether Spark need not apply the given filter."""
+    """Return the bounds narrowed by a filter on `subject`, and whether they apply the filter exactly."""
     if bounds.subjects is not None:
         return bounds, False  # Spark applies a second filter on subjects
     names = _names(kind, value)

@@ -182,9 +182,9 @@ class _Scan:
         return True
 
     def _goes_on(self, at: int, head: Head) -> bool:
-        """Return whether the next record confirms length and sequence of an erased message.
+        """Return whether the next record confirms the length and the sequence of an erased message.
 
-        Nothing else can prove them.
+        The checksum of an erased message cannot confirm them.
         """
         behind = at + head.length
         after = self._plausible(behind)

@@ -54,7 +54,7 @@ class Keys:
         self._retries = options.retries
 
     def read(self, *keys: str) -> dict[str, KeyValue]:
-        """Return the values of some keys or patterns; the result has no value for a key that was never written."""
+        """Return the values of keys, which may be patterns; a key that was never written is absent."""
         found = {}
         for message in self._last([self._prefix + key for key in keys]):
             key = message.subject.decode().removeprefix(self._prefix)
@@ -109,7 +109,7 @@ class Keys:
             ) from error
 
     def _last(self, subjects: list[str]) -> list[Stored]:
-        """Return the last messages of some subjects."""
+        """Return the last message of each subject that `subjects` match."""
         request = {"multi_last": subjects, "batch": KEYS_MAX}
         subject = f"{self._client.settings.api_prefix}.DIRECT.GET.{self._stream}"
         wait_s = self._client.settings.timeout_s

@@ -143,7 +143,7 @@ def _own_id(block: bytes) -> bytes:
 
 
 def sent(frames: Frames, *, with_subjects: bool = True) -> Iterator[tuple[int, bytes, int]]:
-    """Yield row number, the user's message id and content hash of each publish."""
+    """Yield the row number, the user's message id (b"" for none) and the content hash of each publish."""
     start, view = 0, memoryview(frames.data)
     for number, end in zip(frames.numbers, frames.ends, strict=True):
         frame = bytes(view[start:end])

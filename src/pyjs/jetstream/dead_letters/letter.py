@@ -59,8 +59,7 @@ class Origin:
     def subject_of(self, prefix: str, message: StoredMessage) -> bytes:
         """Return the subject of the letter for `message`.
 
-        It consists of `prefix`, the names of the stream and the consumer, the message's sequence and the message's
-        subject.
+        It consists of `prefix`, the names of stream and consumer, and the sequence and the subject of the message.
         """
         return f"{prefix}.{self.stream}.{self.consumer}.{message.seq}.".encode() + message.subject
 

@@ -72,7 +72,7 @@ def direct(js: JetStream, stream: Stream, consumer: Consumer, target: Target | N
 
 
 class LetterSender:
-    """The sender of the dead letters of one consumer, which has it as `Consumer.letters`."""
+    """The sender of the dead letters of one consumer; `Consumer.letters` refers to it."""
 
     def __init__(self, js: JetStream, stream: Stream, consumer: Consumer, target: Target) -> None:
         self._js = js
@@ -189,7 +189,7 @@ class LetterSender:
         return self._problem
 
     def _is_state_durable(self) -> Generator[Step, None, bool]:
-        """Sync the consumer's state if its acknowledgements are synced, and return False if the sync fails."""
+        """Wait until the consumer's state is synced, if its acks are synced too; return False if the sync fails."""
         keeper = self._consumer.keeper
         if keeper.file is None or not keeper.sync_always:
             return True

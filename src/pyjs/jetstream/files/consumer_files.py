@@ -226,7 +226,7 @@ class _Entry:
         self._ident_before = 0  # ident of the live consumer of that name; 0: there was none
 
     def append(self, disk: Disk, dirty: SyncSet, values: dict[str, Any], ident: int) -> None:
-        """Append an entry with `values`; `ident` is the consumer that then has the name, or 0 if there is none."""
+        """Append an entry with `values`; `ident` is the number of the consumer that then has the name, or 0."""
         self._before = self._file.append(disk, dirty, values)
         self._ident_before = self._file.live.pop(self.name, 0)
         if ident:

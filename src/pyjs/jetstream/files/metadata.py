@@ -88,7 +88,7 @@ class _Entry:
 
 
 class _Batch(Job):
-    """A job that writes a batch of changes, and makes them durable with one sync."""
+    """A job that writes a batch of changes, and makes them durable together."""
 
     queue = JobQueue.FILES
 

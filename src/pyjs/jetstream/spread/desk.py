@@ -197,7 +197,10 @@ class Desk:
             self._waiters.notify()
 
     def _alone(self, account: str, work: Callable[[], Generator[Step, None, T]]) -> Generator[Step, None, T]:
-        """Run `work` while no other change of a stream of the account runs, and return its result."""
+        """Wait for all other changes of the account's streams, then run `work` and return its result.
+
+        No other change begins before `work` ends.
+        """
         yield from self._waiters.until(lambda: account not in self._changing)
         self._changing.add(account)
         try:
@@ -225,7 +228,7 @@ class Desk:
     def _placed(self, js: JetStream, name: str, body: bytes, *, restores: bool) -> int:
         """Return the number of the worker for a new stream.
 
-        A stream that is restored again, or created after a restore, gets the worker of that restore if it is running.
+        After a restore of a stream, its name gets the worker of that restore again, if that worker is running.
         """
         key = js.account.name, name
         worker = self._restores.get(key, 0)

@@ -22,14 +22,14 @@ class SharedUsage:
     """The bytes that the streams of all workers use, as one worker knows them."""
 
     def __init__(self, usage: dict[str, Usage]) -> None:
-        """Add the bytes of other workers to `usage`, which counts those of this worker by storage type."""
+        """Initialize the counts; bytes of other workers will be added to `usage`, which has those of this worker."""
         self._usage = usage
         self.others: dict[int, Used] = {}  # by worker
         self._told = Used(0, 0)
         self._elsewhere = Used(0, 0)
 
     def own(self) -> Used:
-        """Return the bytes of this worker's streams."""
+        """Return the bytes that this worker's streams use, in memory and in files."""
         elsewhere = self._elsewhere
         return Used(self._usage[MEMORY].used - elsewhere.memory, self._usage[FILE].used - elsewhere.storage)
 

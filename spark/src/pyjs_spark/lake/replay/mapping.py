@@ -36,7 +36,7 @@ class Mapping:
 
     @property
     def replacement(self) -> str:
-        """Return the destination with $1 for groups, in the syntax of java.util.regex."""
+        """Return the destination as a replacement in the syntax of java.util.regex."""
         stars = self.source.split(".").count("*")
         return ".".join(self._replaced(token, stars) for token in self.destination.split("."))
 

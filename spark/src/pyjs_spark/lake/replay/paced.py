@@ -43,7 +43,7 @@ class ReplaySource(JetStreamSource):
 
 
 def paced(batches: Iterator[pa.RecordBatch], rate: int) -> Iterator[pa.RecordBatch]:
-    """Yield at most `rate` rows per second, in portions of a tenth of a second."""
+    """Yield at most `rate` rows per second, in portions for about a tenth of a second."""
     due_s, piece = time.monotonic(), max(1, rate // PIECES_PER_S)
     for batch in batches:
         for at in range(0, batch.num_rows, piece):

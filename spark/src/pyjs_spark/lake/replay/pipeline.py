@@ -176,8 +176,7 @@ class Limits:
 def batches(replay: Replay, files: list[File], at: int, until: int | None = None) -> list[Batch]:
     """Return the batches from sequence `at` on, in order, cut at multiples of rows_per_batch.
 
-    `until` is the end of a batch that an earlier run began. That batch is the first one, and is repeated as a
-    whole.
+    `until` is the end of a batch that an earlier run began. It is the first batch, and is repeated as a whole.
     """
     end = min(max((file.high for file in files), default=at), replay.last_seq + 1)
     begun = [] if until is None else [(at, until)]

@@ -118,7 +118,7 @@ def run(
 
     Raises:
         OptionError: a message of the archive cannot be written; raised before the first write.
-        RowRefused, ReplayDiffers, WriterReplaced, PublishFailed: see pyjs_spark.errors; raised by the sink (write/).
+        RowRefused, ReplayDiffers, WriterReplaced, PublishFailed: the sink cannot write a batch.
     """
     from pyjs_spark.lake.replay import rows  # imported lazily: these need pyspark
     from pyjs_spark.lake.replay.paced import ReplaySource

@@ -120,7 +120,11 @@ class ParquetArchive:
 
 
 def rows_in(system: Any, path: str, low: int, high: int) -> int:
-    """Return the rows in a Parquet file. Raises ValueError if it is damaged, or a row is outside [low, high)."""
+    """Return the number of rows in a Parquet file.
+
+    Raises:
+        ValueError: the file is damaged, or a row is outside [low, high).
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
