@@ -117,7 +117,10 @@ def _told(missing: list[str]) -> str:
 
 
 def _answer(line: CommandLine) -> int | None:
-    """Run a command that needs no server, and return its exit code; return None if a server must be started."""
+    """Run a command that needs no server, and return its exit code.
+
+    None is returned if a server must be started.
+    """
     word = line.words[0].lower() if line.words else ""
     if line.flags.get("version") or (word == "version" and not line.flags.get("help")):
         print(f"{PROGRAM}: v{NATS_VERSION}\npyjs-server: v{__version__}")
@@ -193,7 +196,10 @@ def _import(words: list[str]) -> int:
 
 
 def _doctor(words: list[str]) -> int:
-    """Check whether this machine can run a server with the flags and the file in `words`; return the exit code."""
+    """Check whether this machine can run a server with the flags and the file in `words`.
+
+    Returns the exit code of the command.
+    """
     as_json = "--json" in words
     try:
         line = parse_flags([word for word in words if word != "--json"])
@@ -224,7 +230,10 @@ def _doctor(words: list[str]) -> int:
 
 
 def _plan(words: list[str]) -> int:
-    """Show the changes that the file in `words` would make in the running server; return the exit code."""
+    """Show the changes that the file in `words` would make in the running server.
+
+    Returns the exit code of the command.
+    """
     missing = missing_packages()
     if missing:
         return _fail(_told(missing))

@@ -219,7 +219,10 @@ class Node(Host):
         return account
 
     def _name_api(self, account: Account) -> None:
-        """Set the prefix of an account's JetStream API subjects; it is empty without JetStream or a domain."""
+        """Set the prefix of an account's JetStream API subjects.
+
+        The prefix is empty if the account has no JetStream, or JetStream has no domain.
+        """
         jetstream = self.options.jetstream
         named = jetstream.enabled and jetstream.domain and self.options.jetstream_of(account.name) is not None
         account.api_prefix = f"$JS.{jetstream.domain}.API.".encode() if named else b""
@@ -248,7 +251,9 @@ class Node(Host):
             self.share(name, replace(self.exchanges[name], imports=()))
 
     def start_trust(self) -> None:
-        """Load the accounts that must be known before clients connect: the system account, and those with streams.
+        """Load the accounts that must be known before clients connect.
+
+        These are the system account and the accounts with stored streams.
 
         Raises:
             TokenFault: there is no system account.
@@ -576,7 +581,10 @@ class Node(Host):
         self._routes_timer = None  # `_end_turn` checks the routes at the end of this turn
 
     def _mend(self) -> None:
-        """After faults, close sessions and routes, reopen streams and consumers: their state may be half changed."""
+        """Close the sessions and routes in which faults occurred, and reopen such streams and consumers.
+
+        The state of such an object may be half changed.
+        """
         for owner, _ in self.turn_state.take("faulted"):
             if isinstance(owner, ClientSession):
                 owner.link.abort()
@@ -592,7 +600,10 @@ class Node(Host):
         return self._scheduler.has_work
 
     def next_deadline_ns(self) -> int | None:
-        """Return the time of the earliest timer, or None. If `has_work` is set, the next turn is due at once."""
+        """Return the time of the earliest timer, or None if there is none.
+
+        If `has_work` is set, the next turn is due at once.
+        """
         return self.timers.next_deadline_ns()
 
 
@@ -619,7 +630,10 @@ def websocket_tls_fields(options: Options) -> dict[str, object]:
 
 
 def split_host_port(text: str, default_port: int) -> tuple[str, int]:
-    """Return the host and port of "host", "host:port" or "[v6]:port"; `default_port` if there is no port."""
+    """Return the host and port in "host", "host:port" or "[v6]:port".
+
+    Without a port, `default_port` is returned.
+    """
     host, colon, port = text.rpartition(":")
     if not colon or port.endswith("]") or (":" in host and not host.endswith("]")):
         host, port = text, str(default_port)
@@ -657,7 +671,10 @@ def permissions_from(options: PermissionOptions | None) -> Permissions | None:
 
 
 def user_from(options: UserOptions, account: str, default: Permissions | None) -> User:
-    """Return the user for an entry of `users`; `default` has the permissions of an entry without its own."""
+    """Return the user for an entry of `users`.
+
+    `default` has the permissions of a user whose entry has none.
+    """
     permissions = permissions_from(options.permissions) or default
     key = public_key(options.nkey, NKEY_USER) or b""
     types = frozenset(options.connection_types)
@@ -698,7 +715,10 @@ def authenticator_from(options: Options, rng: Rng) -> Authenticator:
 
 
 def websocket_entrance(options: Options, rng: Rng, common: Entrance) -> Entrance:
-    """Return the login rules of WebSocket clients: the general ones, with the changes in the block `websocket`."""
+    """Return the login rules of WebSocket clients.
+
+    These are the general rules with the changes in the block `websocket`.
+    """
     block = options.websocket
     authenticator = common.authenticator
     if block.has_logins:

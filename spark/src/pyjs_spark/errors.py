@@ -131,9 +131,10 @@ def is_passing(error: SparkError) -> bool:
 
 
 def suggestion(name: str, known: Iterable[str], otherwise: str = "") -> str:
-    """Return a hint for an unknown name: the most similar known one, or `otherwise`, or else all known names.
+    """Return a hint for an unknown name.
 
-    If `known` is a mapping, its keys are names in lower case, and its values the names to show.
+    The hint is the most similar known name, or `otherwise` if no name is similar, or else all known names. If `known`
+    is a mapping, its keys are names in lower case, and its values the names to show.
     """
     shown = known if isinstance(known, Mapping) else {each.lower(): each for each in known}
     near = difflib.get_close_matches(name.lower(), shown, n=1, cutoff=0.5)

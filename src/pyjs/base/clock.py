@@ -18,7 +18,10 @@ class Clock:
     """
 
     def now_ns(self) -> int:
-        """Return the wall time at the server's start plus the time since then, in nanoseconds; never decreases."""
+        """Return the wall time at the server's start plus the time since then, in nanoseconds.
+
+        The value never decreases.
+        """
         raise NotImplementedError("a Clock subclass supplies the time")
 
     def skew_ns(self) -> int:

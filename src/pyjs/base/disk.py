@@ -84,9 +84,12 @@ class Disk(Protocol):
         """
 
     def check_file(self, fd: int) -> None:
-        """Wait until no write to an open file is in progress; raise the error of a failed write not reported before.
+        """Wait until no write to an open file is in progress.
 
         If called after `sync_filesystem`, the file's bytes are then durable, as after `sync_file`.
+
+        Raises:
+            OSError: a write of the file failed, and the error was not reported before.
         """
 
     def shares_filesystem(self, fd: int, path: str | int) -> bool:
@@ -120,21 +123,23 @@ class Disk(Protocol):
         """Return whether there is a file or directory at `path`."""
 
     def lock(self, path: str) -> int:
-        """Take an exclusive lock on a file, created if missing; return its descriptor, which holds the lock.
+        """Take an exclusive lock on a file, and return the descriptor that holds the lock.
+
+        The file is created if it is missing.
 
         Raises:
             BlockingIOError: another process holds the lock.
         """
 
     def lock_shared(self, path: str) -> int:
-        """Take a shared lock on an existing file; return its descriptor, which holds the lock.
+        """Take a shared lock on an existing file, and return the descriptor that holds the lock.
 
         Raises:
             BlockingIOError: another process has an exclusive lock.
         """
 
     def lock_directory(self, path: str, *, shared: bool = False) -> int:
-        """Take an exclusive or shared lock on a directory; return its descriptor, which holds the lock.
+        """Take an exclusive or shared lock on a directory, and return the descriptor that holds the lock.
 
         Raises:
             BlockingIOError: another process holds the lock.
@@ -170,7 +175,9 @@ def closing(disk: Disk, fd: int) -> Iterator[int]:
 
 
 def write_file(disk: Disk, path: str, parts: Iterable[Part], *, sync: bool = True) -> None:
-    """Write a file or replace its contents, and sync it unless `sync` is False; the caller must sync the directory.
+    """Write a file or replace its contents, and sync the file unless `sync` is False.
+
+    The caller must sync the directory.
 
     Raises:
         OSError: a write failed; the file may have a part of the contents.
@@ -270,7 +277,10 @@ class OsDisk(Disk):
         os.ftruncate(fd, size)
 
     def allocate(self, fd: int, offset: int, size: int) -> None:
-        """Reserve `size` bytes from `offset`; only extend the file if the system cannot reserve space."""
+        """Reserve `size` bytes from `offset`, so that a later write to them cannot fail for lack of space.
+
+        On a system that cannot reserve space, the size of the file is set to the end of the bytes instead.
+        """
         if hasattr(os, "posix_fallocate"):
             os.posix_fallocate(fd, offset, size)
         else:
@@ -301,7 +311,11 @@ class OsDisk(Disk):
             raise OSError(number, os.strerror(number))
 
     def check_file(self, fd: int) -> None:
-        """Wait until no write to an open file is in progress; raise an error that was not reported before."""
+        """Wait until no write to an open file is in progress.
+
+        Raises:
+            OSError: a write of the file failed, and the error was not reported before.
+        """
         if _sync_file_range is None or _sync_file_range(fd, _WHOLE, _WHOLE, WRITE_AND_WAIT) != 0:
             self.sync_file(fd)
 
@@ -380,11 +394,11 @@ class OsDisk(Disk):
         return self._locked(self.open_file(path, create=True), fcntl.LOCK_EX)
 
     def lock_shared(self, path: str) -> int:
-        """Take a shared lock on an existing file; return its descriptor, which holds the lock."""
+        """Take a shared lock on an existing file, and return the descriptor that holds the lock."""
         return self._locked(self.open_read_only(path), fcntl.LOCK_SH)
 
     def lock_directory(self, path: str, *, shared: bool = False) -> int:
-        """Take an exclusive or shared lock on a directory; return its descriptor, which holds the lock."""
+        """Take an exclusive or shared lock on a directory, and return the descriptor that holds the lock."""
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         return self._locked(fd, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
 

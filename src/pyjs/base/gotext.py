@@ -20,7 +20,10 @@ _SIZE_UNITS = ("KB", "MB", "GB", "TB", "PB", "EB")
 
 
 def time_text(ns: int) -> str:
-    """Return a time as RFC 3339 text in UTC, without trailing zeros in the fraction; 0 is Go's zero time (year 1)."""
+    """Return a time as RFC 3339 text in UTC, without trailing zeros in the fraction.
+
+    `ns` counts from 1970; 0 is Go's zero time, in the year 1.
+    """
     return moment_text(ns) if ns else ZERO_TIME
 
 

@@ -178,7 +178,10 @@ class _Import:
             StreamImport(stream, account, report, self._progress.advance).run()
 
     def _serves(self, account: str) -> bool:
-        """Return whether the configuration of this server gives an account JetStream; True in operator mode."""
+        """Return whether the configuration of this server gives an account JetStream.
+
+        In operator mode, the result is always True.
+        """
         options = self._options
         if options.operator_keys:
             return True

@@ -110,7 +110,12 @@ class SourceStream:
         return names_in(self._disk, f"{self._directory}/obs")
 
     def consumer(self, name: str) -> ConsumerFiles:
-        """Return the files of one consumer. Raises BadArchive or OSError, as `file` does."""
+        """Return the files of one consumer.
+
+        Raises:
+            BadArchive: a file is too large.
+            OSError: a file cannot be read.
+        """
         found = ConsumerFiles(self.name, name)
         for each in CONSUMER_FILES:
             data = self.file(f"obs/{name}/{each}")
@@ -148,7 +153,11 @@ class Source:
     """The store directory of a nats-server."""
 
     def __init__(self, disk: Disk, directory: str) -> None:
-        """Find the directory. Raises NotImported if it is not a directory of nats-server."""
+        """Find the `jetstream` directory.
+
+        Raises:
+            NotImported: `directory` is not a store directory of a nats-server.
+        """
         self._disk = disk
         self.root = find_source(disk, directory)
 
@@ -181,7 +190,9 @@ def names_in(disk: Disk, directory: str) -> list[str]:
 
 
 def find_source(disk: Disk, directory: str) -> str:
-    """Return the `jetstream` directory of nats-server: `directory` itself, or the directory of this name in it.
+    """Return the `jetstream` directory of a nats-server.
+
+    This is `directory` itself, or the directory of this name in it.
 
     Raises:
         NotImported: there is no such directory, it has no streams, or pyjs-server wrote it.

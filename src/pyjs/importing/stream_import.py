@@ -56,7 +56,10 @@ class StreamImport:
         self._advance = advance  # called with the number of bytes read from blocks
 
     def run(self) -> None:
-        """Import the stream; the report then has the imported parts, or the reason why the stream was refused."""
+        """Import the stream.
+
+        Afterwards, the report has the imported parts, or the reason why the stream was refused.
+        """
         try:
             self._take()
         except REFUSALS as error:
@@ -80,7 +83,11 @@ class StreamImport:
             build.close()
 
     def _configuration(self) -> tuple[StreamConfig, int]:
-        """Return the configuration to store, and the creation time of the stream in ns. Raises one of REFUSALS."""
+        """Return the configuration to store, and the creation time of the stream in ns.
+
+        Raises:
+            One of REFUSALS: the configuration is missing or invalid, or not allowed here.
+        """
         meta, name = self._source.file("meta.inf"), self._source.name
         if meta is None:
             raise Refused("it has no meta.inf")

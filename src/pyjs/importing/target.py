@@ -47,7 +47,12 @@ class Target:
     """The store directory that an import writes to; it is locked until `close`."""
 
     def __init__(self, disk: Disk, root: str, clock: Clock, log: Log, key_ring: KeyRing | None) -> None:
-        """Lock the directory. Raises StoreLocked or OSError."""
+        """Lock the store directory.
+
+        Raises:
+            StoreLocked: a server uses the directory.
+            OSError: the directory cannot be used.
+        """
         self._lock = lock_store(disk, root)
         self._disk = disk
         self._root = root

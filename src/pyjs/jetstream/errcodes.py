@@ -27,7 +27,7 @@ class ApiError(Exception):
 
 
 class LeaderChanged(ApiError):
-    """Raised if this server no longer leads the stream of a request. Another server may answer the request."""
+    """Raised if this server no longer leads the stream of a request, so that another server may answer it."""
 
     def __init__(self, *, is_unknown: bool = False) -> None:
         super().__init__(503, 10008, "JetStream system temporarily unavailable")

@@ -71,7 +71,10 @@ class JetStreamServer:
     def __init__(
         self, host: ServiceHost, member: MemberNode | None = None, spread: SpreadNode | None = None
     ) -> None:
-        """Create the parts; `member` connects the server to a JetStream cluster, `spread` to the other workers."""
+        """Create the parts of JetStream.
+
+        `member` connects the server to a JetStream cluster, and `spread` to the other workers.
+        """
         self._host = host
         self._disk = host.disk
         self.options = replace(host.options.jetstream)  # a copy, since a reload changes some of them
@@ -211,7 +214,7 @@ class JetStreamServer:
                 yield
 
     def apply_options(self) -> None:
-        """Apply reloaded options: JetStream and its limits in the accounts, and the server's own limits."""
+        """Apply the limits of reloaded options, and start or stop JetStream of accounts accordingly."""
         new = self._host.options.jetstream
         self.options.max_memory, self.options.max_storage = new.max_memory, new.max_storage
         self.shared.max_payload = self._host.options.limits.max_payload
@@ -225,7 +228,10 @@ class JetStreamServer:
             pass
 
     def _apply_to_accounts(self) -> Iterator[None]:
-        """Start or stop JetStream of each account, or change its limits, according to the options; in steps."""
+        """Start or stop JetStream of each account, or change its limits, according to the options.
+
+        The work is done in steps.
+        """
         for account in list(self._host.accounts.values()):
             yield from self._apply_to(account)
 
@@ -237,7 +243,10 @@ class JetStreamServer:
             engine.change_limits(limits)
 
     def _switch(self, account: Account, limits: AccountJetStreamOptions | None) -> Iterator[None]:
-        """Start JetStream of an account, or stop it if `limits` is None; in steps."""
+        """Start JetStream of an account, or stop it if `limits` is None.
+
+        The work is done in steps.
+        """
         engine = self.accounts.get(account.name)
         api = self._apis.get(account.name)
         if api is not None and engine is None and limits is None:
@@ -255,7 +264,10 @@ class JetStreamServer:
             yield from engine.recover_steps()
 
     def _log_unserved_accounts(self) -> None:
-        """Log each stored account that has no JetStream in this configuration; its files stay but are not served."""
+        """Log each stored account that has no JetStream in this configuration.
+
+        Its files stay, but are not served.
+        """
         known = {file_name(name) for name in self.accounts}
         for name in self._disk.list_dir(self.options.store_dir):
             if not name.startswith(".") and name not in known:

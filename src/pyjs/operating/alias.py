@@ -23,7 +23,10 @@ Makes a link DIRECTORY/{NAME} to this pyjs-server. To remove it, delete the link
 
 
 def run(words: list[str], program: str, out: TextIO, err: TextIO) -> int:
-    """Run the command with the words after `alias`; `program` is the path of pyjs-server. Return the exit code."""
+    """Run the command with the words after `alias`, and return its exit code.
+
+    `program` is the path of pyjs-server.
+    """
     if words in (["-h"], ["--help"]):
         out.write(f"{USAGE}\n")
         return 0

@@ -78,9 +78,9 @@ class OperatorConnection:
         name: str = "pyjs-server",
         fix: str = LOGIN,
     ) -> None:
-        """Connect to `url` as `name` and log in; `fix` is the remedy in the error if the login is refused.
+        """Connect to `url` as the client `name`, and log in.
 
-        A user or token in the URL replaces `login`.
+        A user or token in the URL replaces `login`. `fix` is the remedy in the error if the login is refused.
 
         Raises:
             AskFailed: the URL is invalid, the connection fails, or the server refuses the login.
@@ -138,7 +138,9 @@ class OperatorConnection:
         return answer
 
     def request_all(self, requests: Sequence[tuple[str, bytes]]) -> list[dict[str, object] | None]:
-        """Send requests together, each a subject and a body; return their answers in this order, None for status 503.
+        """Send requests together, and return their answers in the same order.
+
+        Each request is a subject and a body. The answer is None for a request without a responder (status 503).
 
         Raises:
             AskFailed: no answer in time, or the user may not send a request.

@@ -65,7 +65,9 @@ def tables_of(path: str) -> dict[str, object]:
 
 
 def from_tables(said: Mapping[str, object], more: Mapping[str, str]) -> Job:
-    """Return the job that the sections of a file define; options in `more` override those of the file.
+    """Return the job that the sections of a file define.
+
+    Options in `more` override those of the file.
 
     Raises:
         OptionError: a section, key or value is missing or not allowed.

@@ -101,7 +101,7 @@ def _ended_by_sigterm() -> Iterator[None]:
 
 
 def _act(said: argparse.Namespace) -> int:
-    """Run the command once, or repeatedly if the command line has --continuous; return the exit code."""
+    """Run the command once, or repeatedly with --continuous, and return the exit code."""
     if hasattr(said, "every"):
         said.every = _seconds(said)
     if getattr(said, "app", None) is not None:

@@ -48,7 +48,10 @@ def own_spark(name: str, master: str, settings: Mapping[str, str]) -> Iterator[S
 
 
 def _is_told(record: logging.LogRecord) -> bool:
-    """Return False for Py4J's stack trace of an interrupt, which the command reports in one line; otherwise True."""
+    """Return whether a record should be logged: not if it is Py4J's stack trace of an interrupt.
+
+    The command reports an interrupt in one line.
+    """
     return not record.getMessage().endswith("while sending command.")
 
 
@@ -69,7 +72,10 @@ def worker_error(text: str) -> SparkError:
 
 
 def _why(text: str) -> str:
-    """Return the exception of the last Python traceback in the text; without one, the first two lines of the text."""
+    """Return a short cause from the text of Spark's exception.
+
+    The cause is the exception of the last Python traceback or, without a traceback, the first two lines of the text.
+    """
     _, found, after = text.rpartition(TRACEBACK)
     ends = [line for line in after.splitlines() if line and not line[0].isspace()]
     if found and ends:

@@ -43,7 +43,7 @@ sys.exit(main())
 
 
 def package(folder: str) -> tuple[str, str]:
-    """Write a zip of this package, and an application that runs it, into a folder; return both paths."""
+    """Write a zip of this package and an application into a folder, and return their paths."""
     os.makedirs(folder, exist_ok=True)
     path, application = os.path.join(folder, ZIP), os.path.join(folder, APPLICATION)
     source = Path(__file__).parents[2]
@@ -89,7 +89,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(job: Job, said: argparse.Namespace) -> int:
-    """Package this program for a cluster, and print the command that submits a job; return the exit code."""
+    """Package this program for a cluster, and print the command that submits a job.
+
+    Returns the exit code.
+    """
     options = [word for each in said.option for word in ("-o", each)]
     master = said.master or job.master
     if said.config is not None:

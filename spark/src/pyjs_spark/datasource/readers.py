@@ -167,7 +167,10 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return offsets.to_json(end, self._cut(start))
 
     def _cut(self, offset: dict[str, object] | None) -> offsets.Cut:
-        """Return the rules for cutting ranges into tasks: those in `offset` or, without any, those of the options."""
+        """Return the rules in `offset` for cutting ranges into tasks.
+
+        If `offset` has no rules, those of the options are returned.
+        """
         found = None if offset is None else offsets.cut_in(offset)
         return found or self._planner.cut
 

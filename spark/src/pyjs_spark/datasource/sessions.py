@@ -119,10 +119,12 @@ def make(app_name: str, master: str, conf: Mapping[str, object]) -> SparkSession
 
 
 def _connected(remote: str, conf: Mapping[str, object]) -> SparkSession:
-    """Return a session of the Spark Connect server at `remote`; `conf` overrides its settings if possible.
+    """Return a session of the Spark Connect server at `remote`.
+
+    The settings in `conf` are applied if the server allows changes of them. Java is not needed on this machine.
 
     Raises:
-        SparkMissing: a package is missing; Java is not needed here.
+        SparkMissing: a package is missing.
     """
     check_packages()
     if importlib.util.find_spec("grpc") is None:

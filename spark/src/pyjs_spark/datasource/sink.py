@@ -71,7 +71,10 @@ def stream_writer(
 
 
 class PartitionWriter:
-    """The part that both writers share. It is pickled to the workers, where `write` runs, and never changes."""
+    """The common part of both writers, which writes partitions in the workers.
+
+    It is pickled, so its attributes must never change.
+    """
 
     def __init__(self, options: SinkOptions, plan: RowPlan) -> None:
         self.options = options

@@ -101,9 +101,10 @@ class JetStreamSource(DataSource):
 
 
 def source_of(parallelism: int | None) -> type[JetStreamSource]:
-    """Return the source for a Spark with this `spark.default.parallelism`; None means that the setting is absent.
+    """Return the source class for a Spark session with `parallelism` as its `spark.default.parallelism`.
 
-    The process that plans a read does not know the session, so the class stores the number.
+    None means that the setting is absent. The class stores the number, since the process that plans a read does not
+    know the session.
     """
     if parallelism is None:
         return JetStreamSource

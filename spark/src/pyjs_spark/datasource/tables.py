@@ -87,7 +87,10 @@ class TablePlanner(Planner):
 
 
 class EntryRanges(RangeReader):
-    """A reader of ranges of buckets' streams as entries; it is pickled, so its attributes must never change."""
+    """A reader of ranges of buckets' streams as entries.
+
+    It is pickled, so its attributes must never change.
+    """
 
     def __init__(self, options: Options, projection: Projection, *, has_deletes: bool) -> None:
         subjects = kv.filters(options.keys) if options.keys else ()

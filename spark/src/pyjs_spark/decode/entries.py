@@ -70,7 +70,10 @@ IN_RECORDS = frozenset(("subject", "headers", "data"))
 
 
 def needs_records(columns: Sequence[str], headers: str) -> bool:
-    """Return whether a column in `columns` must be read from the records; `headers` is the option includeHeaders."""
+    """Return whether a column in `columns` must be read from the records.
+
+    `headers` is the option includeHeaders.
+    """
     wanted = IN_RECORDS if headers != "false" else IN_RECORDS - {"headers"}
     return bool(wanted & set(columns))
 
@@ -131,11 +134,12 @@ class Decoder:
         self._high = high
 
     def add(self, entries: object, start: int, data: object, base: int, check: int) -> int:
-        """Add rows for the entries from index `start` on; return the index of the first entry without a row.
+        """Add rows for the entries from index `start` on, and return the index of the first entry without a row.
 
-        Sets `state`. `data` has the records from offset `base` on, or is None if no column needs them. If
-        `check` is ALONE or CHAINED, each record must match its entry and its own `check` field; if CHAINED, also
-        its checksum, which continues that of the 8 bytes before it.
+        `state` is then the reason why the call returned. `data` has the records from offset `base` on, or is None if
+        no column needs them. If `check` is ALONE or CHAINED, each record must match its entry and its own `check`
+        field. If `check` is CHAINED, the checksum of a record must also continue that of the 8 bytes before the
+        record.
         """
         found: Any = np.frombuffer(entries, ENTRY)[start:]
         self.state = TAKEN

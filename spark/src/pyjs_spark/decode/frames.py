@@ -72,9 +72,10 @@ class Frames(NamedTuple):
 
 
 def frame_rows(columns: Columns, low: int, high: int, how: Framing, first: int, skip: bytes = b"") -> Frames:
-    """Return the publishes of rows [low, high) of `columns`; the first row of `columns` is row `first`.
+    """Return the publishes of rows [low, high) of `columns`.
 
-    `skip` has one byte for each row of `columns`; rows with a 1 are left out.
+    `first` is the row number of the first row of `columns`. `skip` has one byte for each row of `columns`; rows with
+    a 1 are left out.
     """
     subjects = _cells(columns.subject, low, high)
     payloads = _cells(columns.data, low, high)
@@ -174,7 +175,10 @@ class Acks:
         self._compile()
 
     def add(self, numbers: Sequence[int]) -> None:
-        """Add rows that wait for acknowledgements; their numbers are higher than all earlier ones."""
+        """Add rows that wait for acknowledgements.
+
+        The row numbers must ascend, and be above all earlier ones.
+        """
         if not self._flags:
             self._first = numbers[0]
         self._flags.extend(bytes(numbers[-1] + 1 - self._first - len(self._flags)))

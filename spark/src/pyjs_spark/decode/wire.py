@@ -166,7 +166,10 @@ class Decoder:
         self._size_max = size_max
 
     def listen(self, sid: int, high: int, next_seq: int) -> None:
-        """Continue with a new consumer's deliveries from `next_seq` on; sequences from `high` on are dropped."""
+        """Continue with the deliveries of a new consumer, from `next_seq` on.
+
+        Sequences from `high` on are dropped.
+        """
         self.sid = sid
         self.delivered = 0
         self.last_seq = next_seq - 1
@@ -290,7 +293,7 @@ def first_prefix(chunk: bytes, sid: int) -> bytes:
 
 
 def header_pairs(block: bytes) -> dict[bytes, list[bytes]]:
-    """Return the values of each header name in a block; names and values have the order of the block.
+    """Return the values of each header name in a block, in the order of the block.
 
     Names keep their case. White space before a value is not part of it. A line without a name is left out.
     """
@@ -313,7 +316,10 @@ def byte_column(values: Sequence[bytes]) -> tuple[object, ...]:
 
 
 def text_column(values: Sequence[bytes]) -> tuple[object, ...]:
-    """Return offsets and UTF-8 bytes of `values`; bytes that are not UTF-8 become replacement characters."""
+    """Return the offsets and UTF-8 bytes of `values`.
+
+    Bytes that are not UTF-8 become replacement characters.
+    """
     joined = b"".join(values)
     if joined.isascii():
         return offsets(map(len, values)), joined
@@ -327,7 +333,10 @@ def repaired(begins: memoryview, values: bytes) -> tuple[object, ...]:
 
 
 def raw_headers(rows: int, blocks: dict[int, bytes]) -> tuple[object, ...]:
-    """Return the column of the unparsed `blocks` by row; all other rows are null."""
+    """Return the column of header blocks, unparsed; `blocks` has them by row.
+
+    All other rows are null.
+    """
     lengths = [0] * rows
     for row, block in blocks.items():
         lengths[row] = len(block)
@@ -335,7 +344,10 @@ def raw_headers(rows: int, blocks: dict[int, bytes]) -> tuple[object, ...]:
 
 
 def header_maps(rows: int, blocks: dict[int, bytes]) -> tuple[object, ...]:
-    """Return the column of the `blocks` by row as maps from name to values; all other rows are null."""
+    """Return the column of header blocks as maps from name to values; `blocks` has the blocks by row.
+
+    All other rows are null.
+    """
     counts = [0] * rows
     names: list[bytes] = []
     lists: list[int] = []

@@ -53,7 +53,10 @@ def filters(keys: tuple[str, ...]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """A query of buckets, and its translation to messages; it has only plain values, so it can be pickled."""
+    """A query of buckets, and its translation to messages.
+
+    It has only plain values, so it can be pickled.
+    """
 
     projection: Projection
     has_deletes: bool  # whether deleted and purged keys have rows

@@ -118,7 +118,9 @@ class Listing:
 
 
 def described(bucket: str, message: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the row of one object without its content; `message` has seq, ts_ns, subject and data.
+    """Return the row of one object without its content.
+
+    `message` has the columns seq, ts_ns, subject and data of the object's metadata message.
 
     Raises:
         ProtocolError: the message is not the JSON of an object.
@@ -174,9 +176,9 @@ class ObjectContents:
     listing: Listing
 
     def fill(self, row: dict[str, Any]) -> dict[str, Any]:
-        """Return the row of an object with its content; if the object was put again, the newer row and content.
+        """Return the row of an object with its content.
 
-        The content of a link or a deleted object is null.
+        If the object was put again, the newer row is returned. The content of a link or a deleted object is null.
 
         Raises:
             OptionError: the object is larger than maxObjectSize.
@@ -204,7 +206,10 @@ class ObjectContents:
             )
 
     def _read(self, row: Mapping[str, Any]) -> tuple[str, bytes]:
-        """Read the chunks of an object. Return a description of their fault ("" for none), and the content."""
+        """Read the chunks of an object, and return a description of their fault and the content.
+
+        The description is "" if there is no fault.
+        """
         chunks = replace(
             self.what,
             low=1,

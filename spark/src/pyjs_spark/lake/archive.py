@@ -85,7 +85,10 @@ class Holding:
 
     @property
     def next(self) -> int:
-        """Return the sequence after the last archived sequence; for an empty archive, the stream's first sequence."""
+        """Return the sequence after the last archived sequence.
+
+        For an empty archive, this is the first sequence of the stream.
+        """
         return max((high for _, high in self.covered), default=self.state.first_seq)
 
 
@@ -98,7 +101,11 @@ def states(root: str, options: Options) -> list[StreamState]:
 
 
 def lacking(root: str, options: Options, holdings: Iterable[Holding], rows_per_file: int) -> list[ReadRange]:
-    """Return the ranges that the next run will write; changes nothing. Raises the errors of lakes.archive()."""
+    """Return the ranges that the next run will write, and change nothing.
+
+    Raises:
+        OptionError, DataLoss: as in lakes.archive().
+    """
     found: list[ReadRange] = []
     for holding in holdings:
         state = holding.state
@@ -228,7 +235,7 @@ def progress(holding: Holding) -> ArchiveProgress:
 
 
 def planned(holdings: Iterable[Holding], ranges: Iterable[ReadRange]) -> list[Planned]:
-    """Return the ranges of the next run; their rows and bytes are estimated from the stream's mean."""
+    """Return the ranges of the next run, with estimates of their rows and bytes from the stream's mean."""
     states = {holding.state.name: holding.state for holding in holdings}
     found = []
     for each in ranges:
@@ -265,7 +272,10 @@ def folder_name(stream: str) -> str:
 def write_files(
     settings: ConnectSettings, kind: str, root: str, what: ReadRange, report: Report | None = None
 ) -> list[TableFile]:
-    """Read one range and write its files for a later commit, in a worker; return [] if there are no messages."""
+    """Read one range in a worker, write its files for a later commit, and return them.
+
+    The list is empty if the range has no messages.
+    """
     from pyjs_spark.read import modes  # imported lazily: needs pyarrow, which a plan does not
 
     system, base = file_system(root)
@@ -282,7 +292,10 @@ def write_files(
 
 
 class _Part:
-    """One file with the rows of one day, under a unique name; its range ends where the next file's begins."""
+    """A file with the rows of one day in a range, under a unique name.
+
+    The sequences that the file covers end where those of the next file begin.
+    """
 
     def __init__(self, system: Any, folder: str, day: int, low: int, schema: pa.Schema) -> None:
         import pyarrow.parquet as pq

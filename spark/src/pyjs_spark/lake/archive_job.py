@@ -105,7 +105,10 @@ def _result(name: str, ranges: Iterable[ReadRange], files: Iterable[Written]) ->
 
 
 def table(head: tuple[str, ...], lines: Sequence[tuple[object, ...]]) -> list[str]:
-    """Return the lines of a table; the first column is aligned to the left, and all others to the right."""
+    """Return the lines of a text table.
+
+    The first column is aligned to the left, and all others to the right.
+    """
     cells = [list(head), *([str(cell) for cell in line] for line in lines)]
     widths = [max(len(line[column]) for line in cells) for column in range(len(head))]
     padded = (

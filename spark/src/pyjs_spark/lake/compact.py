@@ -220,7 +220,10 @@ def merge(spark: SparkSession, files: list[Path], target: Path) -> None:
 
 
 def write_one(rows: DataFrame, folder: Path) -> Path:
-    """Write rows, ordered by sequence, to one Parquet file in a new folder below `folder`; return the file's path."""
+    """Write rows in the order of their sequences to one Parquet file, and return the path of the file.
+
+    The file is in a new folder below `folder`.
+    """
     made, spark = folder / uuid.uuid4().hex, rows.sparkSession
     before = spark.conf.get(TIMES)
     spark.conf.set(TIMES, "TIMESTAMP_MICROS")  # Spark's default type has no statistics

@@ -46,7 +46,10 @@ class Key:
         return self.parse is option_values.boolean
 
     def add(self, parser: argparse.ArgumentParser) -> None:
-        """Add the key to a command's parser. No key is required there: values_of() reports missing ones."""
+        """Add the key to the parser of a command.
+
+        No key is required by the parser, since values_of() reports missing keys.
+        """
         flag = "--" + self.name.replace("_", "-")
         if self.is_positional:
             parser.add_argument(self.name, nargs="?", help=self.text)

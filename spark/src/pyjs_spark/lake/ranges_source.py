@@ -77,9 +77,10 @@ class FilesReader(DataSourceReader):
 
 
 def registered(spark: SparkSession, base: type[DataSource], lake: Lake, *key: Hashable, **parts: Any) -> str:
-    """Return the name of a source registered in the session; equal lakes and keys have the same source.
+    """Return the name of a source that is registered in the session.
 
-    The source is a subclass of `base` with the attributes `parts`.
+    The source is a subclass of `base` with the attributes `parts`. Calls with equal lakes and keys get the same
+    source.
     """
     names = _names.setdefault(spark, {})
     key = (base.__name__, lake.root, lake.format, *sorted(lake.catalog.items()), *key)
@@ -99,7 +100,10 @@ def write_ranges(
     ranges: Sequence[ReadRange],
     watch: Watch | None,
 ) -> list[list[TableFile]]:
-    """Write all ranges in one Spark job, and return the files of each range; report the ranges to `watch`."""
+    """Write all ranges in one Spark job, and return the files of each range.
+
+    Afterwards, the ranges are reported to `watch`.
+    """
     parts = {"task": staticmethod(task), "range_of": staticmethod(partial(range_of, options))}
     name = registered(spark, FilesSource, lake, options, **parts)
     planned = json.dumps([(each.stream, each.low, each.high, each.created) for each in ranges])

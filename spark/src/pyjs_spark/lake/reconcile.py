@@ -54,7 +54,7 @@ class Reconciled:
 
     @property
     def loss(self) -> str:
-        """Return a sentence about lost messages and damaged files, or "" if there are none."""
+        """Return the losses and damage of the archive in one line, or "" if there are none."""
         told = []
         if self.other:
             told.append(f"the archive is of another stream, which was created at {self.other}")
@@ -146,7 +146,10 @@ def _doubled(files: list[File]) -> list[tuple[int, int]]:
 
 
 def _is_damaged(root: str, file: File, found: Reconciled) -> bool:
-    """Return whether a file is unreadable, or its sequences do not match its name; also add its rows to `found`."""
+    """Return whether a file is unreadable, or its sequences do not match its name.
+
+    The rows of an intact file are added to `found`, and the path of a damaged one.
+    """
     try:
         found.rows += rows_in(file_system(root)[0], file.path, file.low, file.high)
     except ValueError as why:

@@ -38,7 +38,10 @@ class Done:
 
 
 class Watch:
-    """The progress of one run, which is written to a status file, if any; a context manager for the run."""
+    """The progress of one run, which is written to the status file, if there is one.
+
+    It is a context manager for the run.
+    """
 
     def __init__(
         self,

@@ -10,7 +10,10 @@ OBJECT_PREFIX = "OBJ_"
 
 
 def kv_stream(bucket: str) -> str:
-    """Return the name of a bucket's stream; a pattern of buckets gives the pattern of their streams."""
+    """Return the name of a bucket's stream.
+
+    For a pattern of buckets, the result is the pattern of their streams.
+    """
     return KV_PREFIX + bucket
 
 

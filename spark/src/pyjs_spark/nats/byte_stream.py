@@ -23,7 +23,10 @@ class ByteStream:
     """One TCP or TLS connection; its errors contain the address of the server."""
 
     def __init__(self, address: Address, timeout_s: float) -> None:
-        """Connect to `address` within `timeout_s` seconds, which also limit each later send. Raises OSError."""
+        """Connect to `address`.
+
+        `timeout_s` limits the time to connect and the time of each send. Raises OSError.
+        """
         self.address = address
         self._timeout_s = timeout_s
         self.data = bytearray(BUFFER_SIZE)
@@ -92,7 +95,10 @@ class ByteStream:
         return False
 
     def _receive(self, view: memoryview, missing: int, deadline_s: float) -> bool:
-        """Receive once; if at least LARGE bytes are `missing`, wait for all of them. Return False at the deadline."""
+        """Receive once, and return False at the deadline.
+
+        If at least LARGE bytes are `missing`, wait for all of them.
+        """
         left_s = deadline_s - time.monotonic()
         if left_s <= 0:
             return False
@@ -111,7 +117,13 @@ class ByteStream:
         return False
 
     def _receive_within(self, wait_s: float, view: memoryview) -> None:
-        """Receive once. Raises ConnectionLost, or at the deadline TimeoutError (BlockingIOError if `wait_s` is 0)."""
+        """Receive once, and wait at most `wait_s` seconds.
+
+        Raises:
+            ConnectionLost: the connection ended.
+            TimeoutError: nothing arrived in time.
+            BlockingIOError: nothing has arrived, and `wait_s` is 0.
+        """
         try:
             self._socket.settimeout(wait_s)
             count = self._socket.recv_into(view[self.end :])

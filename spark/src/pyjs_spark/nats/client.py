@@ -125,7 +125,13 @@ class Client:
         self._stream.close()
 
     def ping(self, timeout_s: float = 2.0) -> None:
-        """Send PING and wait for its PONG; messages that arrive before it are dropped. Raises ConnectionLost."""
+        """Send PING, and wait for its PONG.
+
+        Messages that arrive before the PONG are dropped.
+
+        Raises:
+            ConnectionLost: the PONG did not arrive in time, or the connection ended.
+        """
         wanted = self._pongs + 1
         self._stream.send(b"PING\r\n")
         deadline_s = time.monotonic() + timeout_s
@@ -205,7 +211,13 @@ class Client:
         )
 
     def api(self, name: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Send a JetStream API request; `name` is without the prefix. Raises ApiError if the answer is an error."""
+        """Send a JetStream API request, and return its answer.
+
+        `name` is the subject without the API prefix.
+
+        Raises:
+            ApiError: the answer is an error.
+        """
         payload = json.dumps(body).encode() if body is not None else b""
         answer = self.request(f"{self.settings.api_prefix}.{name}", payload)
         found = self._parsed(answer.payload or b"{}")
@@ -384,9 +396,9 @@ _connected: dict[ConnectSettings, Client] = {}
 
 
 def connected(settings: ConnectSettings) -> Client:
-    """Return this process's connection for `settings`: a new one, or one that has just answered a PING.
+    """Return this process's connection for `settings`, which is new or has just answered a PING.
 
-    A forked process opens its own connection: otherwise two processes would read from one socket.
+    A forked process opens its own connection, since two processes must not read from one socket.
     """
     client = _connected.pop(settings, None)
     if client is not None and client.pid == os.getpid():

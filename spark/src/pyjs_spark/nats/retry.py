@@ -20,7 +20,10 @@ PAUSE_MAX_S = 5.0
 
 
 def pause_s(failures: int) -> float:
-    """Return the pause after `failures` + 1 failures, in seconds; the first five pauses last about 12 s together."""
+    """Return the pause after `failures` + 1 failures, in seconds.
+
+    The first five pauses last about 12 s together.
+    """
     return min(PAUSE_MAX_S, FIRST_PAUSE_S * float(GROWTH**failures))
 
 

@@ -67,7 +67,9 @@ class Address:
 
 
 def parse_address(server: str) -> Address:
-    """Return the address in a text such as `nats://user:password@host:port`; all parts except the host are optional.
+    """Return the address in a text such as `nats://user:password@host:port`.
+
+    All parts except the host are optional.
 
     Raises:
         SparkError: the text is no address; the error does not repeat a password.

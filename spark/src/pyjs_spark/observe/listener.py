@@ -84,7 +84,7 @@ def attach(spark: SparkSession, *reporters: Reporter) -> QueryListener:
 
 
 def measured(messages: DataFrame) -> DataFrame:
-    """Return messages of the format `jetstream`; Spark then observes their bytes and their newest `ts`.
+    """Return `messages` as a DataFrame of which Spark observes the number of rows, their bytes and their newest `ts`.
 
     Call it directly after `load()`: rows that an earlier filter removes are not counted. Spark counts in its own
     operators (`DataFrame.observe`), in batches and in streaming queries.

@@ -39,7 +39,10 @@ TABLE: tuple[tuple[str, str, tuple[str, ...], str], ...] = (
 
 
 class QueryMetrics:
-    """A reporter that counts in a registry of prometheus_client, by default the global one. Raises SparkMissing."""
+    """A reporter that counts in a registry of prometheus_client, by default the global registry.
+
+    Creating it raises SparkMissing if prometheus_client is not installed.
+    """
 
     def __init__(self, registry: Any = None) -> None:
         if importlib.util.find_spec("prometheus_client") is None:
@@ -64,7 +67,10 @@ class QueryMetrics:
         self._serving: list[tuple[Any, Any]] = []  # the library's servers, each with its thread
 
     def serve(self, port: int, address: str = "127.0.0.1") -> int:
-        """Serve the metrics under http://address:port/metrics; return the port. Port 0 selects any free port."""
+        """Serve the metrics under http://address:port/metrics, and return the port.
+
+        Port 0 selects any free port.
+        """
         self._serving.append(self._library.start_http_server(port, addr=address, registry=self.registry))
         return int(self._serving[-1][0].server_port)
 

@@ -180,7 +180,10 @@ def parse_options(given: Mapping[str, str]) -> Options:
 
 
 def fields_of(parsed: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments for a class of options; targets that begin with "connect." become its ConnectSettings."""
+    """Return the arguments for a class of options.
+
+    Values whose names begin with "connect." become the argument `connect`, a ConnectSettings.
+    """
     connect = {name.removeprefix("connect."): value for name, value in parsed.items() if "." in name}
     own = {name: value for name, value in parsed.items() if "." not in name}
     return {"connect": ConnectSettings(**connect), **own}
@@ -194,7 +197,11 @@ def _known(given: Mapping[str, str]) -> list[tuple[Option, str]]:
 
 
 def once(given: Iterable[tuple[Option, str, str]]) -> list[tuple[Option, str]]:
-    """Return each given option once, with its value. Raises OptionError if an option is given under two names."""
+    """Return each given option once, with its value.
+
+    Raises:
+        OptionError: an option is given under two names.
+    """
     found: dict[str, tuple[Option, str, str]] = {}
     for option, name, said in given:
         before = found.get(option.name)
@@ -244,7 +251,10 @@ def _check_together(said: set[str], parsed: Mapping[str, object]) -> None:
 
 
 def check_connect(said: set[str]) -> None:
-    """Raise OptionError for connection options that exclude each other; `said` has the names of the given options."""
+    """Raise OptionError for connection options that exclude or need each other.
+
+    `said` has the names of the given options.
+    """
     for one, other in (("tls.cert", "tls.key"), ("tls.key", "tls.cert"), ("password", "user")):
         if one in said and other not in said:
             raise OptionError(f"option {one} is given without {other}; give both")

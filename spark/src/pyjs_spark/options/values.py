@@ -92,7 +92,10 @@ def like(pattern: str, hint: str) -> Callable[[str], str]:
 
 
 def seconds(value: str) -> float:
-    """Return a duration in seconds: a number with the unit ms, s, m, h or d; without a unit, in seconds."""
+    """Return a duration in seconds, from a number with the unit ms, s, m, h or d.
+
+    A number without a unit is in seconds.
+    """
     match = DURATION.fullmatch(value.strip().lower())
     found = float(match[1]) * SECONDS[match[2] or "s"] if match is not None else 0.0
     if not 0 < found <= SECONDS_MAX:
@@ -181,7 +184,10 @@ def headers(value: str) -> str:
 
 
 def moments(value: str) -> tuple[tuple[str, int], ...]:
-    """Parse JSON such as {"ORDERS": 1795000000000} (ms since 1970); return pairs (stream, ns), sorted."""
+    """Return sorted pairs (stream, ns since 1970) from JSON such as {"ORDERS": 1795000000000}.
+
+    The numbers in the JSON are ms since 1970; a time in RFC 3339 is allowed too.
+    """
     hint = 'JSON such as {"ORDERS": 1795000000000} (milliseconds since 1970, or a time with zone)'
     said = _streams(value, hint)
     try:

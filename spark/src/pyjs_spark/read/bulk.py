@@ -75,7 +75,11 @@ class Chunk(NamedTuple):
 
 
 def parse_chunk(payload: memoryview) -> Chunk:
-    """Return the chunk in a message; the chunk refers to the payload's memory. Raises ProtocolError."""
+    """Return the chunk in a message, which refers to the memory of the payload.
+
+    Raises:
+        ProtocolError: the payload is not a valid chunk.
+    """
     if len(payload) < HEADER.size:
         raise ProtocolError(f"a bulk read was answered with {len(payload)} bytes, which are no chunk")
     magic, version, flags, first, after, stream_first, stream_last, *rest = HEADER.unpack_from(payload)
@@ -198,7 +202,10 @@ class _Read:
         return False
 
     def _decode(self, chunk: Chunk) -> bool:
-        """Decode the current chunk; return True if the batch became full. The next batch then gets the rest."""
+        """Decode the current chunk, and return True if the batch became full.
+
+        The next batch gets the rest of the chunk.
+        """
         data = chunk.data if self._needs_records else None
         in_memory = chunk.segment == 0  # the stream is in memory, so its records have no checks
         check = ALONE if self._is_checking and not in_memory else 0
@@ -246,7 +253,10 @@ class _Read:
             self._ask(chunk.next, room)
 
     def _known(self, chunk: Chunk) -> Chunk:
-        """Return a chunk after a check that it begins where the previous chunk ended; count its lost sequences."""
+        """Return a chunk after a check that it begins where the previous chunk ended.
+
+        The lost sequences that the chunk reports are counted.
+        """
         if chunk.first != self._next_seq:
             raise ConnectionLost(
                 f"{self._client.address}: a chunk begins at {chunk.first} where {self._next_seq} was expected"
@@ -299,7 +309,10 @@ class _Read:
     # -- requests ---------------------------------------------------------------------------------------------------
 
     def _ask(self, seq: int = 0, rows: int = 0) -> None:
-        """Request messages from `seq` on (0: after the last chunk), about `rows` of them (0: a whole batch)."""
+        """Request about `rows` messages from `seq` on.
+
+        If `seq` is 0, the request begins after the last chunk. If `rows` is 0, the rest of a batch is requested.
+        """
         what = self._what
         if self._connection != self._client.connections:
             self._connection = self._client.connections
@@ -330,7 +343,10 @@ class _Read:
         self._kept.clear()
 
     def _refused(self, error: ApiError) -> None:
-        """Handle an error of the server: raise the corresponding exception, wait before a retry, or end the read."""
+        """Handle an error of the server.
+
+        The error is raised as the corresponding exception, or the read waits before a retry, or the read ends.
+        """
         self._forget()
         if error.err_code == REFUSED:
             raise refused(self._what.stream) from error

@@ -143,14 +143,21 @@ class _Read:
             self._losses.of_batch(info, low, high, missing)
 
     def _is_same(self, info: dict[str, Any] | None) -> bool:
-        """Return whether the stream of the plan still exists. If not, raise DataLoss if failOnDataLoss is set."""
+        """Return whether the stream of the plan still exists.
+
+        Raises:
+            DataLoss: the stream no longer exists, and failOnDataLoss is set.
+        """
         created = self._what.created
         if info is not None and created in ("", info["created"]):
             return True
         return self._losses.of_stream(info, self._next_seq)
 
     def _many(self) -> list[Stored]:
-        """Return the messages of the next batched answer; none if there are no more, or if only mirrors answered."""
+        """Return the messages of the next batched answer.
+
+        The list is empty if there are no more messages, or if only mirrors have answered.
+        """
         count = min(self._what.fetch_batch, ANSWER_COUNT, self._what.high - self._next_seq)
         body = {"seq": self._next_seq, "next_by_subj": self._filter, "batch": count, "max_bytes": ANSWER_SIZE}
         subject = f"{self._client.settings.api_prefix}.DIRECT.GET.{self._what.stream}"

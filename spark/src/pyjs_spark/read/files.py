@@ -89,7 +89,10 @@ class _Read:
             yield None
 
     def _segment(self, segment: Contents) -> Iterator[None]:
-        """Read the wanted part of one segment. After an invalid record, read it again without its index file."""
+        """Read the wanted part of one segment.
+
+        After an invalid record, the segment is read again without its index file.
+        """
         path, problem = f"{self._found.stream.messages}/{segment.number:08d}.seg", ""
         for attempt in range(snapshot.TRIES):
             try:
@@ -113,7 +116,10 @@ class _Read:
         return (yield from self._rows(self._wanted(contents, image), image))
 
     def _removed(self, segment: Contents) -> None:
-        """Handle a segment that has disappeared since the read began: its messages were removed, or they are lost."""
+        """Handle a segment whose file has disappeared since the read began.
+
+        Its messages were removed, or they are lost.
+        """
         low = max(segment.base_seq, self.decoder.last_seq + 1)
         again = snapshot_of(self._place, self._what.stream)
         created_ns = self._found.stream.metadata.created_ns
@@ -136,7 +142,10 @@ class _Read:
         return rows[matching(contents, rows, image, self._chosen)]
 
     def _rows(self, rows: Any, image: Image) -> Generator[None, None, bool]:
-        """Decode these entries; return whether all of them were valid."""
+        """Decode the entries `rows`, and return whether all of them were valid.
+
+        None is yielded for each complete batch.
+        """
         if not self._needs_records:
             return (yield from self._piece(rows, None, 0))
         for piece in pieces(rows):
@@ -146,7 +155,10 @@ class _Read:
         return True
 
     def _piece(self, rows: Any, data: bytes | None, base: int) -> Generator[None, None, bool]:
-        """Decode the entries of one piece, and yield None for each complete batch; return whether all were valid."""
+        """Decode the entries of one piece, and return whether all of them were valid.
+
+        None is yielded for each complete batch.
+        """
         table, at = np.ascontiguousarray(rows).view(np.uint8), 0
         check = CHAINED if data is not None else 0
         while at < len(rows):

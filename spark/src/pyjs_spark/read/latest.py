@@ -201,7 +201,10 @@ class Seen:
         return not self._hashes
 
     def unseen(self, batch: pa.RecordBatch, *, is_new: bool) -> pa.RecordBatch:
-        """Return the rows whose subjects were not seen before. With `is_new`, the caller states that all are new."""
+        """Return the rows whose subjects were not seen before.
+
+        With `is_new`, the caller guarantees that all subjects are new.
+        """
         hashes = [hash(subject) for subject in batch.column("subject").to_pylist()]
         if not is_new:
             known = pa.array(np.array(self._hashes))

@@ -39,9 +39,9 @@ def fits(pattern: str, name: str) -> bool:
 
 
 def stream_names(client: Api, wanted: Iterable[str]) -> list[str]:
-    """Return the sorted names of the wanted streams; a pattern in `wanted` stands for all streams that match it.
+    """Return the sorted names of the wanted streams.
 
-    A stream that is wanted by its name may not exist.
+    A pattern in `wanted` stands for all streams that match it. A stream that is wanted by its name may not exist.
     """
     wanted = tuple(wanted)
     patterns = [_regex(each) for each in wanted if is_pattern(each)]
@@ -105,7 +105,10 @@ def seq_at(client: Api, state: StreamState, at_ns: int) -> int:
 
 
 def next_seq(client: Api, state: StreamState, seq: int, subjects: tuple[str, ...]) -> int:
-    """Return the sequence of the first message from `seq` on with one of the subjects; otherwise the stream's end."""
+    """Return the sequence of the first message from `seq` on with one of the subjects.
+
+    If there is none, the end of the stream is returned.
+    """
     return min([*_seqs_from(client, state.name, seq, subjects), state.end])
 
 

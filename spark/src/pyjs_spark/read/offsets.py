@@ -68,7 +68,11 @@ def from_json(said: Mapping[str, object]) -> Offsets:
 
 
 def cut_in(said: Mapping[str, object]) -> Cut | None:
-    """Return the rules for cutting ranges in this offset, or None if it has none. Raises SparkError."""
+    """Return the rules for cutting ranges that an offset has, or None if it has none.
+
+    Raises:
+        SparkError: the rules are damaged.
+    """
     if "cut" not in said:
         return None
     cut = said["cut"]

@@ -122,7 +122,9 @@ def seq_of(position: Position, state: StreamState, option: str) -> int:
 
 
 def time_of(at_ns: int | None, times: Iterable[tuple[str, int]], name: str, option: str) -> int | None:
-    """Return the start or end time of a stream in ns: the common time, else the stream's own time, else None.
+    """Return the start or end time of a stream in ns.
+
+    This is `at_ns`, or else the stream's own time in `times`, or None if there are no times.
 
     Raises:
         OptionError: `times`, the value of `option`, has only times of other streams.
@@ -264,7 +266,10 @@ def is_due(rows: int, rows_min: int | None, waited_s: float, delay_max_s: float)
 
 
 def between(start: Mapping[str, StreamOffset], end: Mapping[str, StreamOffset]) -> list[Span]:
-    """Return the ranges between two offsets. A stream without a start is new, and is read from sequence 1."""
+    """Return the ranges between two offsets.
+
+    A stream that is new in `end` is read from sequence 1.
+    """
     spans = []
     for name, at in sorted(end.items()):
         was = start.get(name)

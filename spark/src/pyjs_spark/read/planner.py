@@ -35,7 +35,10 @@ ADVICE = (
 
 
 class LossCount:
-    """The number of lost sequences of each stream in a query; a gap that several plans find is counted once."""
+    """The number of lost sequences of each stream in a query.
+
+    A gap that several plans find is counted once.
+    """
 
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}
@@ -205,7 +208,10 @@ class Planner:
         return plan.advance({**base, **near}, plan.share(rows_max, plan.backlog(near, states)))
 
     def _past_holes(self, at: StreamOffset, state: StreamState) -> StreamOffset:
-        """Return the offset of the next existing message; deleted and filtered messages count towards no limit."""
+        """Return the offset of the next existing message that matches the subjects.
+
+        So deleted and filtered messages do not count towards a limit.
+        """
         is_dense = state.messages >= state.end - state.first_seq and not self.options.subjects
         if is_dense or at.next >= state.end:
             return at
@@ -323,7 +329,10 @@ def _until(state: StreamState, offsets: Iterable[StreamOffset | None]) -> Stream
 
 
 def _from_first(span: Span, start: Offsets, state: StreamState) -> Span:
-    """Return the span; if its stream is new to this query, without messages that were removed earlier."""
+    """Return the span without messages that were removed before this query knew the stream.
+
+    The span is unchanged if its stream is not new to the query.
+    """
     was = start.get(span.stream)
     if was is not None and was.created == span.created:
         return span

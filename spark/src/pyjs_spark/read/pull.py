@@ -96,7 +96,10 @@ def read_range(client: Client, what: ReadRange, report: Report | None = None) ->
 
 
 def inactive_ns(info: dict[str, Any] | None) -> int:
-    """Return the inactive threshold for the consumer in ns; shorter than usual if the stream limits it."""
+    """Return the inactive threshold for the consumer in ns.
+
+    It is shorter than usual if the stream limits it.
+    """
     limits = info["config"].get("consumer_limits") or {} if info is not None else {}
     return min(INACTIVE_THRESHOLD_NS, limits.get("inactive_threshold") or INACTIVE_THRESHOLD_NS)
 
@@ -154,7 +157,10 @@ class PullRead:
                 self._heard_at_s = time.monotonic()
 
     def close(self) -> None:
-        """Delete the consumer; if that fails, the server deletes it after its inactive threshold (at most 30 s)."""
+        """Delete the consumer.
+
+        If that fails, the server deletes the consumer after its inactive threshold, at most 30 s later.
+        """
         consumer, self._consumer = self._consumer, None
         if consumer is not None:
             with suppress(SparkError):
@@ -187,7 +193,10 @@ class PullRead:
         return self._consumer is not None and self._consumer.connection == self._client.connections
 
     def _open(self) -> bool:
-        """Create a consumer that starts after the last row; return False if no messages are left to read."""
+        """Create a consumer that starts after the last row.
+
+        Returns False if no messages are left to read.
+        """
         what, next_seq = self._what, self._decoder.last_seq + 1
         made = self._create({"deliver_policy": "by_start_sequence", "opt_start_seq": next_seq})
         if made is None:

@@ -134,7 +134,9 @@ class Losses:
         return True
 
     def of_batch(self, info: dict[str, Any] | None, low: int, high: int, missing: int) -> bool:
-        """Check the stream if `missing` sequences of [low, high) had no message; return False if the read must end.
+        """Check the stream after a read of [low, high) in which `missing` sequences had no message.
+
+        Returns False if the read must end.
 
         Raises:
             DataLoss: messages were trimmed, or the stream is another one, and failOnDataLoss is set.
@@ -154,7 +156,11 @@ class Losses:
             self.of_stream(info, high)
 
     def damaged(self, low: int, high: int, why: str) -> None:
-        """Count the messages of [low, high) in this range as lost, because they are damaged; may raise DataLoss."""
+        """Count the messages of [low, high) in this range as lost, because they are damaged.
+
+        Raises:
+            DataLoss: failOnDataLoss is set.
+        """
         low, high = max(low, self._what.low), min(high, self._what.high)
         self._lose(low, high, why)
         if low < high:
@@ -212,7 +218,11 @@ class Patience:
         return stream_info(self, stream)
 
     def bear(self, error: SparkError) -> None:
-        """Wait, and connect again if necessary. Raise `error` if it is permanent, or after too many failures."""
+        """Wait after a temporary failure, and connect again if necessary.
+
+        Raises:
+            SparkError: `error` itself, if it is permanent or the latest of too many failures.
+        """
         self._failures += 1
         self._report.failures += 1
         if not is_passing(error) or self._failures > FAILURES_MAX:

@@ -91,7 +91,10 @@ def unknown_format(header: Header, what: str) -> BadStore:
 
 
 class Image:
-    """The image of a plain file; it owns the file descriptor. The other images have the same methods."""
+    """The image of a plain file, which owns the file descriptor.
+
+    The classes of the other images override `read`.
+    """
 
     unit = "byte"  # the unit of offsets in error texts
 

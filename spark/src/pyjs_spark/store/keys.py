@@ -68,7 +68,7 @@ def open_data_key(key: str, algorithm: int, wrapped: bytes) -> StreamKey:
 
 
 def unseal(algorithm: int, key: bytes, sealed: bytes, about: bytes) -> bytes:
-    """Return the data encrypted by an AEAD in `sealed`, which has nonce, ciphertext and tag.
+    """Return the plaintext of `sealed`, which has the nonce, the ciphertext and the tag of an AEAD.
 
     `about` is the associated data. Raises WrongKey.
     """

@@ -122,7 +122,11 @@ class _Scan:
         self._end = self._run()
 
     def _run(self) -> int:
-        """Read one record after another; return the offset after the last valid record. Raises Unusable."""
+        """Read one record after another, and return the offset after the last valid record.
+
+        Raises:
+            Unusable: the segment is damaged.
+        """
         at, size = HEADER_SIZE, len(self._data)
         while at < size and not self.is_sealed:
             at = self._walk(at)
@@ -232,9 +236,10 @@ class _Scan:
         return is_sound and checksum.startswith(self._data[begin:end])
 
     def _cut_at(self, used: int) -> int:
-        """Return the end of an interrupted write whose last nonzero byte is before `used`; 0 if the rest is damage.
+        """Return the end of an interrupted write whose last nonzero byte is before `used`.
 
-        If the data of the write ends with zeros, the zeros extend to the end of the page, and reserved zeros follow.
+        The result is 0 if the rest is damage. If the data of the write ends with zeros, the zeros extend to the end
+        of the page, and reserved zeros follow.
         """
         shift = self._image.shift
         if (used + shift) % SECTOR_SIZE == 0:

@@ -45,7 +45,10 @@ _remembered: dict[str, tuple[Signature, _Segment]] = {}
 
 
 class Snapshot:
-    """The contents of a stream at one moment, without entries; `load` reads a segment with its entries."""
+    """The contents of a stream at one moment, without entries.
+
+    `load` returns the contents of a segment with its entries.
+    """
 
     def __init__(self, stream: StreamPlace) -> None:
         """Read all segments. Raises Unusable, BadStore, StoreKeyNeeded, OSError."""

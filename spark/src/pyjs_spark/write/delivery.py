@@ -329,7 +329,7 @@ class Delivery:
         )
 
     def _replay(self, marker: Marker, before: list[Marker], mine: Marker | None) -> ReplayCheck | None:
-        """Return the check against messages of earlier attempts at the batch; None if no check is needed."""
+        """Return the check against messages of earlier attempts at the batch, or None if no check is needed."""
         is_mine = mine is not None and mine.batch == self._place.batch
         earlier = [each for each in before if each.first_run != self._place.run]
         if not is_mine and not earlier:
@@ -412,7 +412,10 @@ class Delivery:
 
 
 def begin(options: SinkOptions, plan: RowPlan, place: SinkPart) -> Delivery:
-    """Connect, read the state of the stream and of the sink, and return the delivery; nothing is written yet."""
+    """Connect, read the state of the stream and of the sink, and return the delivery.
+
+    Nothing is written yet.
+    """
     client = Client(options.connect)
     try:
         return Delivery(client, options, plan, place)

@@ -67,7 +67,9 @@ class Keys:
         return patiently(self._retries, lambda: self.read(*keys), self._client)
 
     def write(self, key: str, value: Mapping[str, Any], revision: int) -> int | None:
-        """Replace the value at a revision (0: the key is new). Return the new revision, or None on a conflict.
+        """Replace the value at a revision, and return the new revision, or None on a conflict.
+
+        Revision 0 means that the key is new.
 
         Raises:
             PublishFailed: the server refused the value, or did not acknowledge it.
@@ -121,7 +123,10 @@ class Keys:
         return self._read_long_way(subjects, end.status, end.description)
 
     def _read_long_way(self, subjects: list[str], status: int, why: str) -> list[Stored]:
-        """Read keys whose values do not fit in one answer, in several parts; return [] if the bucket is missing."""
+        """Return the last messages of keys whose values do not fit in one answer.
+
+        The list is empty if the bucket does not exist.
+        """
         info = stream_info(self._client, self._stream)
         if info is None:
             return []

@@ -84,7 +84,9 @@ class Publisher:
         return self._acks.duplicates
 
     def publish(self, frames: Frames) -> None:
-        """Send frames when the window has room. Their row numbers must be higher than all earlier ones.
+        """Send frames when the window has room.
+
+        The row numbers of the frames must be higher than all earlier ones.
 
         Raises:
             PublishFailed, AccessDenied: a message of this or an earlier call was not stored.
@@ -128,7 +130,10 @@ class Publisher:
             acks.forget_before(done.numbers[-1] + 1)
 
     def _catch_up(self) -> None:
-        """Handle input that arrived while rows came slowly: a server closes connections that do not answer PINGs."""
+        """Handle input that arrived while rows came slowly.
+
+        A server closes connections that do not answer its PINGs.
+        """
         if time.monotonic() < self._heard_at_s + CATCH_UP_S:
             return
         self._acks.enough = 0
@@ -275,10 +280,12 @@ def patiently(retries: int, act: Callable[[], T], client: Client | None = None) 
 
 
 def publish_one(client: Client, subject: str, payload: bytes, headers: bytes, retries: int) -> PubAck:
-    """Publish one message; return the server's answer, which may be an error. Retries may store the message twice.
+    """Publish one message, and return the server's answer, which may be an error.
+
+    Retries may store the message twice.
 
     Raises:
-        PublishFailed: no answer after all retries.
+        PublishFailed: there is no answer after all retries.
     """
     for failures in range(retries + 1):
         try:

@@ -56,7 +56,10 @@ class Found:
 
 
 def content(subject: bytes, headers: bytes, data: bytes) -> int:
-    """Return a hash of a message's content; it is equal for a stored and a new message with equal content."""
+    """Return a hash of the content of a message.
+
+    A stored and a new message with equal content have equal hashes.
+    """
     lines = OWN_LINE.sub(b"", headers.removeprefix(HEAD))
     return zlib.crc32(data, zlib.crc32(lines, zlib.crc32(subject)))
 
@@ -75,7 +78,10 @@ class Recovery:
     keeps_subjects: bool  # whether the stream stores messages under the subjects to which they were published
 
     def find(self, after: int) -> Found:
-        """Return the rows stored after sequence `after`; wait until no more rows of this partition arrive."""
+        """Return the rows that were stored after sequence `after`.
+
+        The call returns only when no more rows of this partition arrive.
+        """
         found, low, looks = Found(), after + 1, 0
         patient_until_s = time.monotonic() + OTHERS_WAIT_S
         while True:
@@ -116,7 +122,7 @@ class Recovery:
         return count > 0
 
     def _take(self, batch: pa.RecordBatch, found: Found) -> int:
-        """Add to `found` the messages that are rows of the batch to recover; return the number of these rows."""
+        """Add the messages of `batch` that are rows of the batch to recover to `found`, and return their number."""
         mark = re.escape(self.batch_mark)
         of_row = re.compile(rb"(?i)\r\n(nats-msg-id|pyjs-sink): %b(\d+):(\d+)\r\n" % mark)
         headers = batch.column(1)

@@ -183,9 +183,9 @@ class RowReader:
             )
 
     def _own_headers(self, headers: pa.MapArray, first: int) -> tuple[pa.MapArray, bytes]:
-        """Return the headers without those for earlier publishes, and one byte for each row: 1 if it has an id.
+        """Return the headers without those for earlier publishes, and the marks of rows with a message id.
 
-        If no row has a message id, the bytes are empty.
+        The marks have one byte for each row, 1 if the row has a message id. They are empty if no row has one.
         """
         names = headers.keys
         known = [name for name in pc.unique(names).to_pylist() if _is_special(name)]
@@ -268,7 +268,10 @@ def _plain(array: pa.Array) -> pa.Array:
 
 
 def _with_lists(column: pa.MapArray) -> pa.MapArray:
-    """Return maps of lists whose entries begin with those of the first row; null rows become empty maps."""
+    """Return maps of lists whose entries begin with those of the first row.
+
+    Null rows become empty maps.
+    """
     kind = column.type.item_type
     is_listed = pa.types.is_list(kind) or pa.types.is_large_list(kind)
     plain = column.cast(HEADERS if is_listed else TEXTS).take(pa.array(range(len(column)), pa.int64()))

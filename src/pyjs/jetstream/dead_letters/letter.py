@@ -51,7 +51,10 @@ class Origin:
     consumer_created_ns: int
 
     def id_of(self, message: StoredMessage) -> bytes:
-        """Return the message id of the letter for `message`; it is the same in each attempt to store the letter."""
+        """Return the message id of the letter for `message`.
+
+        The id is the same in each attempt to store the letter.
+        """
         stream = f"{self.stream}:{self.stream_created_ns}"
         consumer = f"{self.consumer}:{self.consumer_created_ns}"
         return f"dead-letter:{stream}:{consumer}:{message.seq}:{message.ts}".encode()

@@ -60,7 +60,10 @@ class Wait:
 
 
 class Questions:
-    """A context manager that sends numbered requests and collects their answers; on exit, it unsubscribes."""
+    """A context manager that sends numbered requests and collects their answers.
+
+    On exit, it ends the subscription to the answers.
+    """
 
     def __init__(self, js: JetStream) -> None:
         self._js = js

@@ -42,7 +42,10 @@ _RESERVED = (b"$JS.", b"$JSC.", b"$NRG.", b"$SYS.")
 
 
 class Wanted(NamedTuple):
-    """A selection of letters to replay; an empty `stream`, `consumer`, `subject` or `reason` matches all."""
+    """A selection of letters to replay.
+
+    An empty `stream`, `consumer`, `subject` or `reason` matches all letters.
+    """
 
     seq: int
     limit: int
@@ -53,7 +56,10 @@ class Wanted(NamedTuple):
     keep: bool = False
 
     def matches(self, letter: Letter) -> bool:
-        """Return whether a letter matches; `reason` is compared as a prefix, and `subject` may have wildcards."""
+        """Return whether a letter matches this selection.
+
+        `reason` is compared as a prefix, and `subject` may have wildcards.
+        """
         return (
             self.stream in (b"", letter.stream)
             and self.consumer in (b"", letter.consumer)

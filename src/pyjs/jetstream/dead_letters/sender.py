@@ -91,7 +91,10 @@ class LetterSender:
     # -- calls of the consumer ---------------------------------------------------------------------------------
 
     def term(self, seq: int, cseq: int, reason: str) -> bool:
-        """Give up a delivery that a client terminated; return False if it is neither pending nor given up."""
+        """Give up a delivery that a client terminated, and return True.
+
+        False is returned if the delivery is neither pending nor given up.
+        """
         return letters.term(self._consumer, seq, cseq, reason_of_term(reason))
 
     def wake(self) -> None:
@@ -103,7 +106,7 @@ class LetterSender:
             self._begin()
 
     def redirect(self, target: Target) -> None:
-        """Use another target for all waiting letters, and forget earlier refusals."""
+        """Use another target for all letters from now on, and forget earlier refusals."""
         self.target, self._checked = target, None
         self.queue.begin()
         self._blocked, self._was_refused, self._delay_ns = False, False, RETRY_NS
@@ -157,7 +160,7 @@ class LetterSender:
             self._begin()
 
     def _send(self, seqs: list[int]) -> Generator[Step, None, bool]:
-        """Send letters, and acknowledge the deliveries of those that are stored. Return whether to send more."""
+        """Send letters, acknowledge the deliveries of those that are stored, and return whether to send more."""
         target = self.target
         problem = self._problem_of_target()
         if not problem and not (yield from self._is_state_durable()):
@@ -189,7 +192,10 @@ class LetterSender:
         return self._problem
 
     def _is_state_durable(self) -> Generator[Step, None, bool]:
-        """Wait until the consumer's state is synced, if its acks are synced too; return False if the sync fails."""
+        """Wait until the consumer's state is synced, if its acks are synced too.
+
+        Returns False if the sync fails.
+        """
         keeper = self._consumer.keeper
         if keeper.file is None or not keeper.sync_always:
             return True
@@ -205,7 +211,7 @@ class LetterSender:
         return failures == [None]
 
     def _store(self, seqs: list[int], target: Target) -> Generator[Step, None, list[int]]:
-        """Publish letters; return the sequences of those that are stored, or whose messages were removed."""
+        """Publish letters, and return the sequences of those that are stored or whose messages were removed."""
         messages, stored = self._load(seqs)
         last_seqs = dict.fromkeys(messages, 0)  # the last sequence that the subject of each letter must have
         with Questions(self._js) as questions:

@@ -119,7 +119,10 @@ class ListFile:
             del found.live[name]  # the entry that deleted the consumer is damaged
 
     def is_written_by(self, dirty: SyncSet) -> bool:
-        """Return whether the batch of `dirty` has appended entries; if so, the list must not be rewritten."""
+        """Return whether the batch of `dirty` has appended entries.
+
+        If so, the list must not be rewritten.
+        """
         return self._batch is dirty
 
     def append(self, disk: Disk, dirty: SyncSet, values: dict[str, Any]) -> tuple[tuple[int, int], int, int]:
@@ -145,7 +148,9 @@ class ListFile:
         return before
 
     def prepare(self, disk: Disk, dirty: SyncSet) -> None:
-        """Prepare the list for an entry; at the first entry of a batch, rewrite the list if that is due.
+        """Prepare the list for an entry.
+
+        At the first entry of a batch, the list is rewritten if that is due.
 
         Raises:
             OSError, StoreFailed: no entry can be appended.
@@ -184,7 +189,10 @@ class ListFile:
         self._stale = stale
 
     def _first(self, disk: Disk, dirty: SyncSet) -> tuple[bytes, int]:
-        """Create the directory for new files; return the first bytes of the files and their number of entries."""
+        """Create the directory for new files, and return the first bytes of the files.
+
+        The second value is the number of entries in these bytes.
+        """
         disk.make_dirs(f"{self.directory}/{NAME}")
         dirty.add_directory(self.directory)
         return encode_entry(1, {"op": HEAD, "count": 0}, self._key), 1
@@ -226,7 +234,10 @@ class _Entry:
         self._ident_before = 0  # ident of the live consumer of that name; 0: there was none
 
     def append(self, disk: Disk, dirty: SyncSet, values: dict[str, Any], ident: int) -> None:
-        """Append an entry with `values`; `ident` is the number of the consumer that then has the name, or 0."""
+        """Append an entry with `values`.
+
+        `ident` is the number of the consumer that then has the name, or 0 if there is none.
+        """
         self._before = self._file.append(disk, dirty, values)
         self._ident_before = self._file.live.pop(self.name, 0)
         if ident:

@@ -32,7 +32,10 @@ class Found(NamedTuple):
 
     @property
     def created_ns(self) -> int:
-        """The creation time of the stream, in ns since 1970; 0 if the other worker has not opened the stream."""
+        """The creation time of the stream, in ns since 1970.
+
+        It is 0 if the other worker has not opened the stream.
+        """
         return self.holding.created_ns
 
 

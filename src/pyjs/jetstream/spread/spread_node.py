@@ -183,7 +183,10 @@ class SpreadNode:
         return True
 
     def place(self, js: JetStream, name: str, body: bytes) -> int:
-        """Return the number of the worker for a new stream; `body` is the JSON body of the request to create it."""
+        """Return the number of the worker for a new stream.
+
+        `body` is the JSON body of the request to create the stream.
+        """
         if is_bound(js.limits):
             return DIRECTOR
         elsewhere = self.directory.streams(js.account.name)

@@ -22,7 +22,10 @@ class SharedUsage:
     """The bytes that the streams of all workers use, as one worker knows them."""
 
     def __init__(self, usage: dict[str, Usage]) -> None:
-        """Initialize the counts; bytes of other workers will be added to `usage`, which has those of this worker."""
+        """Initialize the counts.
+
+        `usage` has the bytes of this worker's streams; the bytes of other workers will be added to it.
+        """
         self._usage = usage
         self.others: dict[int, Used] = {}  # by worker
         self._told = Used(0, 0)

@@ -71,7 +71,7 @@ def read(client: Client, found: Replay, created: str) -> Ledger:
 
 
 def write(client: Client, found: Replay, ledger: Ledger) -> Ledger:
-    """Store a ledger if its key still has the ledger's revision; return the ledger with its new revision.
+    """Store a ledger if the revision of its key has not changed, and return it with the new revision.
 
     Raises:
         WriterReplaced: another run has changed the key.

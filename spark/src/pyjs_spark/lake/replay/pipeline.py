@@ -105,7 +105,10 @@ class Replay:
     catalog: Table[str, str] = field(default_factory=dict)
 
     def definition(self) -> dict[str, object]:
-        """Return the identity of this replay; a run cannot continue stored progress that has another identity."""
+        """Return the identity of this replay.
+
+        A run can continue stored progress only if the progress has the same identity.
+        """
         lists = {"map": [str(each) for each in self.maps], "subjects": list(self.subjects)}
         return {**lists, **{name: getattr(self, name) for name in IDENTITY}}
 
@@ -176,7 +179,7 @@ class Limits:
 def batches(replay: Replay, files: list[File], at: int, until: int | None = None) -> list[Batch]:
     """Return the batches from sequence `at` on, in order, cut at multiples of rows_per_batch.
 
-    `until` is the end of a batch that an earlier run began. It is the first batch, and is repeated as a whole.
+    If an earlier run began a batch, `until` is its end; this batch comes first, and is repeated as a whole.
     """
     end = min(max((file.high for file in files), default=at), replay.last_seq + 1)
     begun = [] if until is None else [(at, until)]

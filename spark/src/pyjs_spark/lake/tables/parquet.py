@@ -97,7 +97,10 @@ class ParquetArchive:
         return low
 
     def add(self, after: int, done: Sequence[tuple[ReadRange, Sequence[TableFile]]]) -> list[Written]:
-        """Rename the files of ranges into place. Return them, including empty ones for ranges without a message."""
+        """Rename the files of ranges into place, and return them.
+
+        For each range without a message, an empty file is created and returned.
+        """
         with ThreadPoolExecutor(MOVES) as pool:  # on S3, a move is a copy
             placed = pool.map(self._placed, *zip(*done, strict=True)) if done else ()
             return [each for files in placed for each in files]

@@ -53,7 +53,10 @@ class TableProperties:
 
     @classmethod
     def of(cls, said: Mapping[str, str], next_seq: int, files: int) -> TableProperties:
-        """Return the properties from those stored in a table; `next_seq` and `files` are from the table's commits."""
+        """Return the properties from the texts that are stored in a table.
+
+        `next_seq` and `files` are from the table's commits.
+        """
         subjects = tuple(json.loads(said["pyjs.subjects"]))
         return cls(
             said["pyjs.created"], subjects, said["pyjs.headers"], int(said["pyjs.first"]), next_seq, files
@@ -140,7 +143,11 @@ class Table(ABC):
 
     @abstractmethod
     def record(self) -> TableProperties | None:
-        """Return the table's properties; None if there is no table. Raises OptionError if it is not an archive."""
+        """Return the properties of the table, or None if there is no table.
+
+        Raises:
+            OptionError: the table is not an archive.
+        """
 
     @abstractmethod
     def create(self, record: TableProperties) -> None:
