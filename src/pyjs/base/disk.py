@@ -390,7 +390,7 @@ class OsDisk(Disk):
         return os.path.exists(path)
 
     def lock(self, path: str) -> int:
-        """Take an exclusive lock on a file, created if missing; return its descriptor, which holds the lock."""
+        """Take an exclusive lock on a file, created if missing, and return the descriptor that holds the lock."""
         return self._locked(self.open_file(path, create=True), fcntl.LOCK_EX)
 
     def lock_shared(self, path: str) -> int:

@@ -78,7 +78,7 @@ class Reconciled:
 
     @property
     def trouble(self) -> str:
-        """A sentence about findings that can be repaired (missing or overlapping files), or ""."""
+        """Return missing and overlapping files, which can be repaired, in one line, or "" if there are none."""
         told = []
         if self.missing_files:
             low, high = self.missing_files[0]
