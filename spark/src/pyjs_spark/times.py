@@ -12,7 +12,11 @@ TIME = re.compile(r"(\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?([Zz]|[+
 
 
 def parse_rfc3339(value: str) -> int:
-    """Return ns since 1970 from NATS's text form of a time. Raises ValueError."""
+    """Return ns since 1970 from NATS's text form of a time.
+
+    Raises:
+        ValueError: the text is no time in RFC 3339.
+    """
     match = TIME.fullmatch(value)
     if match is None:
         raise ValueError(f"no RFC 3339 time: {value!r}")

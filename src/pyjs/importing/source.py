@@ -98,7 +98,11 @@ class SourceStream:
             return b""
 
     def block(self, number: int) -> Iterator[bytes]:
-        """Yield the bytes of a block in pieces. Raises OSError, possibly after some pieces."""
+        """Yield the bytes of a block in pieces.
+
+        Raises:
+            OSError: the block cannot be read; this may happen after some pieces.
+        """
         with closing(self._disk, self._opened(self._block_path(number))) as fd:
             at = 0
             while piece := self._disk.read_at(fd, PIECE, at):
@@ -140,9 +144,10 @@ class SourceStream:
             return None
 
     def _opened(self, path: str) -> int:
-        """Return a descriptor of a regular file.
+        """Return a read-only descriptor of a regular file.
 
-        Raises OSError if the file cannot be opened, or is a pipe or device.
+        Raises:
+            OSError: the file cannot be opened, or is a pipe or device.
         """
         if self._disk.exists(path) and not self._disk.is_file(path):
             raise OSError(errno.EINVAL, "not a regular file", path)
@@ -180,7 +185,11 @@ class Source:
                     yield f"{account}/{name}"
 
     def open(self, directory: str) -> SourceStream:
-        """Return the files of one stream. Raises OSError."""
+        """Return the files of one stream.
+
+        Raises:
+            OSError: the directory cannot be read.
+        """
         return SourceStream(self._disk, directory)
 
 

@@ -244,7 +244,11 @@ def _split(option: str) -> tuple[str, str]:
 
 
 def _seconds(said: argparse.Namespace) -> float:
-    """Return the interval of --continuous in seconds, by default one minute. Raises OptionError."""
+    """Return the interval of --continuous in seconds, by default one minute.
+
+    Raises:
+        OptionError: --every is invalid, or is given without --continuous.
+    """
     if said.every is not None and not said.continuous:
         raise OptionError("--every says how often --continuous looks; give that too, or leave it out")
     try:

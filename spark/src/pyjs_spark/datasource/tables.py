@@ -66,7 +66,11 @@ class TablePlanner(Planner):
     """A planner of reads of buckets, whose messages disappear by design."""
 
     def names(self) -> list[str]:
-        """Return the names of the streams that have messages. Raises StreamMissing."""
+        """Return the names of the streams that have messages.
+
+        Raises:
+            StreamMissing: a bucket or object store does not exist.
+        """
         return [name for name, state in self.states().items() if state.messages]
 
     def _states_of(self, names: Iterable[str]) -> dict[str, StreamState]:

@@ -93,7 +93,12 @@ class Holding:
 
 
 def states(root: str, options: Options) -> list[StreamState]:
-    """Return the state of each stream that the options name. Raises OptionError, StreamMissing."""
+    """Return the state of each stream that the options name.
+
+    Raises:
+        OptionError: the root is a file, or pyarrow has no file system for it.
+        StreamMissing: a stream does not exist.
+    """
     system, base = file_system(root)
     if system.get_file_info(base).is_file:
         raise OptionError(f"folder {root}: this is a file; name a folder, which need not be there yet")

@@ -74,7 +74,12 @@ class DayFiles:
 
 
 def plan(root: str, streams: Iterable[str], rows_per_file: int) -> list[DayFiles]:
-    """Return the files that can be merged; changes nothing. Raises OptionError, StreamMissing."""
+    """Return the groups of files that can be merged, and change nothing.
+
+    Raises:
+        OptionError: the root is not an archive of Parquet files in a local folder.
+        StreamMissing: the archive has no such stream.
+    """
     return [group for path in folders(root, streams) for group in _groups(path, rows_per_file)]
 
 
@@ -294,7 +299,12 @@ class LatestSnapshot:
 
 
 def snapshot(spark: SparkSession, job: Job) -> list[LatestSnapshot]:
-    """Write a snapshot of each stream that a job names. Raises StreamMissing, OptionError."""
+    """Write a snapshot of each stream that a job names, and return the snapshots.
+
+    Raises:
+        OptionError: the target is not a local folder, or has an archive of one of the streams.
+        StreamMissing: a stream does not exist.
+    """
     return [_snapshot(spark, job, state) for state in _states(job)]
 
 

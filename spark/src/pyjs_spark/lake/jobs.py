@@ -60,7 +60,11 @@ class Key:
             parser.add_argument(flag, action=action, metavar="VALUE", help=self.text)
 
     def value(self, said: object) -> object:
-        """Return the parsed value. Raises OptionError."""
+        """Return the parsed value of the key.
+
+        Raises:
+            OptionError: the value is not allowed.
+        """
         if self.is_list and isinstance(said, list):
             return tuple(self.value(each) for each in said)
         try:
@@ -155,7 +159,11 @@ def explained(spans: Sequence[Span], more: str, **said: object) -> Outcome:
 
 
 def read_options(said: Said, options: Mapping[str, str]) -> tuple[dict[str, str], Any]:
-    """Return the options of a job that reads `stream`, as texts and in parsed form. Raises OptionError."""
+    """Return the options of a job that reads `stream`, as texts and in parsed form.
+
+    Raises:
+        OptionError: an option is unknown or not allowed, or names the stream.
+    """
     if "stream" in map(str.lower, options):
         raise OptionError("option stream: the stream is named beside the other keys, not as an option")
     given = {**options, "stream": str(said["stream"])}
@@ -195,7 +203,11 @@ class JobKind:
         spark: Mapping[str, str] | None = None,
         catalog: Mapping[str, str] | None = None,
     ) -> Job:
-        """Return the job that the texts define. Raises OptionError."""
+        """Return the job that the texts define.
+
+        Raises:
+            OptionError: a key or an option is missing or not allowed.
+        """
         values = values_of(self.name, self.keys, said)
         given, parsed = self.parse(said, options)
         found = Job(self, parsed, values, given, spark or {}, catalog or {})

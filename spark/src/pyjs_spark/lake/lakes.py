@@ -47,7 +47,11 @@ Run = Callable[[Task, Sequence[ReadRange]], list[list[TableFile]]]
 
 
 def table_of(lake: Lake, stream: str) -> Table | ParquetArchive:
-    """Return the archive of a stream, which need not exist yet. Raises SparkMissing."""
+    """Return the archive of a stream, which need not exist yet.
+
+    Raises:
+        SparkMissing: the library of the format is not installed.
+    """
     check_installed(lake.format)
     if lake.format == "parquet":
         return ParquetArchive(lake.root, stream)

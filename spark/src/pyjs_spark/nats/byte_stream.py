@@ -25,7 +25,10 @@ class ByteStream:
     def __init__(self, address: Address, timeout_s: float) -> None:
         """Connect to `address`.
 
-        `timeout_s` limits the time to connect and the time of each send. Raises OSError.
+        `timeout_s` limits the time to connect and the time of each send.
+
+        Raises:
+            OSError: the connection cannot be established.
         """
         self.address = address
         self._timeout_s = timeout_s
@@ -38,14 +41,23 @@ class ByteStream:
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def start_tls(self, settings: ConnectSettings) -> None:
-        """Switch to TLS. Raises OSError (including ssl.SSLError) or BadCredentials."""
+        """Switch to TLS.
+
+        Raises:
+            OSError: the handshake failed; this includes ssl.SSLError.
+            BadCredentials: a file of the TLS settings cannot be used.
+        """
         context = tls_context(settings)
         self._socket = context.wrap_socket(
             self._socket, server_hostname=settings.tls_hostname or self.address.host
         )
 
     def send(self, data: bytes | memoryview) -> None:
-        """Send all of `data`. Raises ConnectionLost."""
+        """Send all of `data`.
+
+        Raises:
+            ConnectionLost: the connection broke.
+        """
         try:
             self._socket.settimeout(self._timeout_s)  # the timeout of the last wait may be almost 0
             self._socket.sendall(data)

@@ -77,7 +77,12 @@ class Client:
     """One connection. It does not reconnect by itself: after ConnectionLost, call reconnect()."""
 
     def __init__(self, settings: ConnectSettings) -> None:
-        """Connect to one of the servers in the settings. Raises ServerUnreachable."""
+        """Connect to one of the servers in the settings.
+
+        Raises:
+            ServerUnreachable: no server accepts the connection.
+            BadCredentials: a secret, seed or certificate cannot be used.
+        """
         self.settings = settings
         self.info: dict[str, Any] = {}
         self.pid = os.getpid()  # a connection belongs to the process that opened it
@@ -96,7 +101,12 @@ class Client:
         raise TypeError("a connection cannot be pickled; send its ConnectSettings and connect there")
 
     def reconnect(self) -> None:
-        """Connect again; earlier subscriptions are lost. Raises ServerUnreachable."""
+        """Connect again; earlier subscriptions are lost.
+
+        Raises:
+            ServerUnreachable: no server accepts the connection.
+            BadCredentials: a secret, seed or certificate cannot be used.
+        """
         if self._inbox:
             self.close()
         addresses = [parse_address(server) for server in self.settings.servers]
@@ -161,7 +171,11 @@ class Client:
         self._stream.send(b"".join((line, b"\r\n", headers, payload, b"\r\n")))
 
     def send(self, data: bytes | memoryview) -> None:
-        """Send complete frames unchanged. Raises ConnectionLost."""
+        """Send complete frames unchanged.
+
+        Raises:
+            ConnectionLost: the connection broke.
+        """
         self._stream.send(data)
 
     def request(
@@ -287,7 +301,12 @@ class Client:
         raise ProtocolError(f"{self.address}: a protocol line of more than {LINE_MAX} bytes")
 
     def _fill_message(self, need: int) -> None:
-        """Wait for the rest of a message while its bytes arrive, even after the deadline. Raises ConnectionLost."""
+        """Wait for the rest of a message while its bytes arrive, even after the deadline.
+
+        Raises:
+            ConnectionLost: the connection ended, or became silent inside the message.
+            ProtocolError: the message is larger than any server sends.
+        """
         self._check_need(need)
         if not self._stream.fill_whole(need, self.settings.timeout_s):
             raise ConnectionLost(f"{self.address}: the connection fell silent inside a message")
@@ -346,7 +365,11 @@ class Client:
         return Reply(sid, words[1], reply, body[:headers_size], body[headers_size:])
 
     def _numbers(self, words: list[bytes], texts: list[bytes]) -> list[int]:
-        """Return the numbers in a line of a message. Raises ProtocolError."""
+        """Return the numbers in a line of a message.
+
+        Raises:
+            ProtocolError: a text in `texts` is not a number.
+        """
         if not all(text.isdigit() and len(text) <= DIGITS_MAX for text in texts):
             raise self._no_frame(words)
         return [int(text) for text in texts]

@@ -54,12 +54,20 @@ def encoded(raw: bytes) -> str:
 
 
 def read_seed(path: str) -> UserKey:
-    """Return the key in a file with a user's seed. Raises BadCredentials."""
+    """Return the key in a file with a user's seed.
+
+    Raises:
+        BadCredentials: the file cannot be read, or has no valid seed.
+    """
     return _key_in(_text(path), path)
 
 
 def read_creds(path: str) -> tuple[str, UserKey]:
-    """Return the user's JWT and key in a credentials file. Raises BadCredentials."""
+    """Return the user's JWT and key in a credentials file.
+
+    Raises:
+        BadCredentials: the file cannot be read, or lacks the JWT or a valid seed.
+    """
     text = _text(path)
     jwt = JWT.search(text)
     if jwt is None:

@@ -49,7 +49,13 @@ class PatientApi:
         self._has_answered = False
 
     def api(self, name: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Send one request. Raises ApiError, ServerUnreachable and other errors of the client."""
+        """Send one request, and return the answer.
+
+        Raises:
+            ApiError: the answer is an error.
+            ServerUnreachable: no server accepts the connection.
+            SparkError: another error of the client.
+        """
         deadline_s = time.monotonic() + (self._patience_s if self._has_answered else 0.0)
         failures = 0
         while True:

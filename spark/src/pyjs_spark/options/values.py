@@ -197,9 +197,12 @@ def moments(value: str) -> tuple[tuple[str, int], ...]:
 
 
 def _streams(value: str, hint: str) -> dict[str, object]:
-    """Return the value of each stream from JSON; {"0": x}, a partition in Kafka's form, means x.
+    """Return the value of each stream from a JSON object.
 
-    Raises ValueError.
+    A value {"0": x}, a partition in Kafka's form, means x.
+
+    Raises:
+        ValueError: the text is no such object; the error has `hint`.
     """
     try:
         said = strict_json.an_object(value)

@@ -54,7 +54,11 @@ class Stored(NamedTuple):
 
 
 def stored(answer: Reply) -> Stored:
-    """Return the stored message in one part of a batched answer. Raises ProtocolError."""
+    """Return the stored message in one part of a batched answer.
+
+    Raises:
+        ProtocolError: a header that describes the message is missing or invalid.
+    """
     own, _, added = answer.headers.rpartition(b"\r\nNats-Stream:")
     named = dict(line.split(b": ", 1) for line in added.split(b"\r\n")[1:] if b": " in line)
     try:

@@ -170,7 +170,7 @@ class _Read:
         return True
 
     def _check_erased(self, contents: Contents, path: str) -> None:
-        """Refuse messages that were overwritten without a recorded removal. Raises BadStore."""
+        """Raise BadStore if messages were overwritten without a recorded removal."""
         erased = contents.entries["seq"][contents.entries["flags"] & ERASED != 0]
         doubted = [seq for seq in erased.tolist() if not self._found.is_removed(seq)]
         # The removal may have been recorded after the contents were read.

@@ -74,7 +74,13 @@ class Planner:
     # -- batch ------------------------------------------------------------------------------------------------------
 
     def batch(self, bounds: Bounds) -> list[Span]:
-        """Return the ranges of a batch read. Raises StreamMissing, OptionError, DataLoss."""
+        """Return the ranges of a batch read.
+
+        Raises:
+            StreamMissing: a named stream does not exist, or no stream matches the patterns.
+            OptionError: a position does not fit the streams.
+            DataLoss: messages were removed meanwhile, and failOnDataLoss is set.
+        """
         if bounds.is_empty:
             return []
         states = self.states()
@@ -144,7 +150,12 @@ class Planner:
     # -- streaming --------------------------------------------------------------------------------------------------
 
     def initial(self) -> Offsets:
-        """Return the offset at which a new query starts. Raises StreamMissing, OptionError."""
+        """Return the offset at which a new query starts.
+
+        Raises:
+            StreamMissing: a named stream does not exist, or no stream matches the patterns.
+            OptionError: a position does not fit the streams, or a start time is in the future.
+        """
         option = "startingTimestamp" if self.options.starting_ns is not None else "startingOffsetsByTimestamp"
         start_ns = max((self.options.starting_ns or 0, *(at for _, at in self.options.starting_times)))
         if start_ns > time.time_ns() + SKEW_NS:
@@ -218,7 +229,11 @@ class Planner:
         return replace(at, next=lookup.next_seq(self._api, state, at.next, self.options.subjects))
 
     def between(self, start: Offsets, end: Offsets, cut: Cut | None = None) -> list[Span]:
-        """Return the ranges between two offsets, cut into tasks as in a batch read. Raises DataLoss."""
+        """Return the ranges between two offsets, cut into tasks as in a batch read.
+
+        Raises:
+            DataLoss: messages were lost, and failOnDataLoss is set.
+        """
         spans = plan.between(start, end)
         states = self._states_of(span.stream for span in spans)
         self._lost(
@@ -342,7 +357,8 @@ def _from_first(span: Span, start: Offsets, state: StreamState) -> Span:
 def spans_of(options: Options) -> list[Span]:
     """Return the range of each stream that a batch read selects; a range may be empty.
 
-    Raises the errors of the read.
+    Raises:
+        SparkError: an error of the read, such as OptionError or StreamMissing.
     """
     check_batch(options)
     api = api_of(options)

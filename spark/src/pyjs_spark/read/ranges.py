@@ -204,7 +204,12 @@ class Patience:
         self._failures = 0
 
     def api(self, name: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Send one request that changes nothing; repeat it after temporary failures. Raises ApiError."""
+        """Send a request that changes nothing, and repeat it after temporary failures.
+
+        Raises:
+            ApiError: the answer is an error that is not temporary.
+            SparkError: too many failures, or another permanent error.
+        """
         while True:
             try:
                 return self._client.api(name, body)

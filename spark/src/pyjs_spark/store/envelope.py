@@ -99,7 +99,11 @@ def _is_whole(data: bytes, wanted: int, path: str) -> bool:
 
 
 def _opened_with(body: bytes, frame: bytes, path: str, key: StreamKey | None) -> bytes:
-    """Return the map in an envelope that is encrypted with the stream's data key. Raises StoreKeyNeeded."""
+    """Return the map in an envelope that is encrypted with the stream's data key.
+
+    Raises:
+        StoreKeyNeeded: the envelope is encrypted with another key.
+    """
     algorithm, wrapped_size, _ = SEAL.unpack_from(body)
     try:
         if key is None:

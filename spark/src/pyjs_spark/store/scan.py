@@ -211,7 +211,11 @@ class _Scan:
     # -- the end ----------------------------------------------------------------------------------------------------
 
     def _check_cut(self, at: int, head: Head | None) -> None:
-        """Check that the bytes from `at` on are zeros or an interrupted write. Raises Unusable."""
+        """Check that the bytes from `at` on are zeros or an interrupted write.
+
+        Raises:
+            Unusable: the bytes are neither, so the segment is damaged.
+        """
         used = max(at, len(self._data.rstrip(b"\0")))
         if used == at:
             return

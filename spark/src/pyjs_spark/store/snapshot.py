@@ -51,7 +51,14 @@ class Snapshot:
     """
 
     def __init__(self, stream: StreamPlace) -> None:
-        """Read all segments. Raises Unusable, BadStore, StoreKeyNeeded, OSError."""
+        """Read all segments of a stream.
+
+        Raises:
+            Unusable: a segment is damaged or missing, or a write is in progress.
+            BadStore: another version wrote a file.
+            StoreKeyNeeded: a file is encrypted with another key.
+            OSError: a file cannot be read.
+        """
         self.stream = stream
         self.segments: list[Contents] = []
         self.floor = 0
@@ -185,7 +192,13 @@ class Snapshot:
 
 
 def take(stream: StreamPlace) -> Snapshot:
-    """Return the current contents of the stream. Raises BadStore, StoreKeyNeeded, OSError."""
+    """Return the current contents of a stream.
+
+    Raises:
+        BadStore: the stream is damaged, or another version wrote a file.
+        StoreKeyNeeded: a file is encrypted with another key.
+        OSError: a file cannot be read.
+    """
     problem = ""
     for _ in range(TRIES):
         try:
@@ -232,7 +245,11 @@ def contents_of(stream: StreamPlace, image: Image, number: int, is_doubted: bool
 
 
 def _recalled(stream: StreamPlace, number: int) -> _Segment:
-    """Return the contents of a segment, cached until the segment's files change. Raises Unusable."""
+    """Return the contents of a segment, which are cached until the segment's files change.
+
+    Raises:
+        Unusable: the segment is damaged.
+    """
     path = _path(stream, number)
     now = (*signature(path), *signature(_index_path(path)), *tails_signature(stream.messages))
     kept = _remembered.get(path)

@@ -116,14 +116,22 @@ class Replay:
 def make(
     head: Said, maps: list[str], options: Table[str, str], catalog: Table[str, str] | None = None
 ) -> Replay:
-    """Return the replay defined by texts. Raises OptionError."""
+    """Return the replay defined by texts.
+
+    Raises:
+        OptionError: a key or an option is missing or not allowed.
+    """
     values = values_of("replay", KEYS, {**head, "map": maps})
     given, sink = sink_options(head, options)
     return of_values(values, given, sink, catalog or {})
 
 
 def sink_options(head: Said, options: Table[str, str]) -> tuple[dict[str, str], SinkOptions]:
-    """Return the options of the sink, as texts and parsed. Raises OptionError."""
+    """Return the options of the sink, as texts and in parsed form.
+
+    Raises:
+        OptionError: an option is not allowed, or is one that a replay sets itself.
+    """
     for name in options:
         if name.lower() in OWN:
             raise OptionError(f"option {name}: a replay sets it itself; leave it out")
@@ -134,7 +142,11 @@ def sink_options(head: Said, options: Table[str, str]) -> tuple[dict[str, str], 
 def of_values(
     values: Table[str, Any], given: Table[str, str], sink: SinkOptions, catalog: Table[str, str]
 ) -> Replay:
-    """Return the replay that checked keys define. Raises OptionError."""
+    """Return the replay that checked keys define.
+
+    Raises:
+        OptionError: the keys exclude each other.
+    """
     own = {NAMES.get(name, name): value for name, value in values.items() if name != "master"}
     lake_of(own["source"], own["format"], catalog)
     found = Replay(options=sink, given=given, catalog=dict(catalog), **own)

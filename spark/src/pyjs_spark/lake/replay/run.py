@@ -163,7 +163,11 @@ def _progress(found: Replay) -> Progress:
 
 
 def _limits(found: Replay, planned: Plan) -> Limits:
-    """Return the limits of the target for one message. Raises OptionError."""
+    """Return the limits of the target for one message.
+
+    Raises:
+        OptionError: the target has no subjects, so it takes no messages itself.
+    """
     from pyjs_spark.write import delivery  # imported lazily: needs pyarrow
     from pyjs_spark.write.rows import HEADERS_MAX, size_max
 

@@ -97,7 +97,7 @@ class IcebergArchive(Table):
         return self._catalog(is_made=False).load_table(self._name)
 
     def _check_unknown(self) -> None:
-        """Refuse a folder that contains a table that the catalog does not have. Raises OptionError."""
+        """Raise OptionError if the folder contains a table that the catalog does not have."""
         system, base = file_system(self.folder)
         if system.get_file_info(f"{base}/metadata").type.name != "NotFound":
             raise OptionError(
