@@ -322,7 +322,7 @@ def _named_pids(text: str) -> list[int]:
     """Return the pids in `text`, which is a pid, the path of a pid file, or the first digits of pids and a `*`.
 
     Raises:
-        LookupError: no server has such a pid, or `text` is neither a pid nor the path of a pid file.
+        LookupError: no running server has a pid with these digits, or `text` is neither a pid nor a pid file.
     """
     if text.endswith("*") and (text == "*" or text[:-1].isdigit()):
         pids = [pid for pid in _server_pids() if str(pid).startswith(text[:-1])]

@@ -419,7 +419,7 @@ class Node(Host):
         return None
 
     def account_refusal(self, session: ClientSession, account: Account) -> tuple[str, str] | None:
-        """Return (-ERR text, close reason) if the account already has its max_connections, or None."""
+        """Return (-ERR text, close reason) if the account already has its maximum number of connections, or None."""
         limits = account.limits
         if not isinstance(limits, AccountLimits) or limits.max_connections < 0:
             return None

@@ -26,6 +26,6 @@ def parse_rfc3339(value: str) -> int:
 
 
 def format_rfc3339(at_ns: int) -> str:
-    """Return NATS's text form of a time, to the nanosecond."""
+    """Return the text form that NATS uses for a time in ns since 1970: RFC 3339 with nine digits."""
     whole, rest = divmod(at_ns, NS_PER_S)
     return f"{datetime.fromtimestamp(whole, UTC):%Y-%m-%dT%H:%M:%S}.{rest:09}Z"

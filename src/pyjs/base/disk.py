@@ -303,7 +303,11 @@ class OsDisk(Disk):
         return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
     def sync_filesystem(self, fd: int) -> None:
-        """Make everything on a directory's file system durable (syncfs)."""
+        """Make everything on a directory's file system durable (syncfs).
+
+        Raises:
+            OSError: syncfs is not supported or not trusted here, or a write failed.
+        """
         if _syncfs is None or _type_of_filesystem(fd) not in SYNCFS_TYPES:
             raise OSError(errno.EOPNOTSUPP, "syncfs is not to be relied on here")
         if _syncfs(fd) != 0:

@@ -201,7 +201,11 @@ class OperatorConnection:
             pass
 
     def _answer(self) -> tuple[int, dict[str, object] | None]:
-        """Return the number of the request that the next message answers, and its answer, or None for status 503."""
+        """Return the number of the request that the next message answers, and its answer, or None for status 503.
+
+        Raises:
+            AskFailed: the connection fails, or the message is not valid.
+        """
         while True:
             verb, line = self._operation()
             if verb not in (b"MSG", b"HMSG"):

@@ -112,7 +112,11 @@ def _number(name: str, text: str) -> int:
 
 
 def _ask(options: dict[str, str], environment: Mapping[str, str], body: dict[str, object]) -> str:
-    """Send the request, and return a line about its success."""
+    """Send the request, and return a line about its success.
+
+    Raises:
+        AskFailed: the server cannot be reached, or refuses the request.
+    """
     url = options.get("server") or environment.get("NATS_URL") or "nats://127.0.0.1:4222"
     files = TlsFiles(*(options.get(name, "") for name in ("tlsca", "tlscert", "tlskey")))
     login = read_login(options, environment) or Login()

@@ -121,6 +121,9 @@ def _done(job: Job, command: str, said: argparse.Namespace) -> Outcome:
     """Run a command, and return its outcome.
 
     The name of a kind of job means `run`, with keys from the command line instead of a file.
+
+    Raises:
+        OptionError: the command is `status`, and this kind of job stores no progress.
     """
     kind = job.kind
     if command == "validate":

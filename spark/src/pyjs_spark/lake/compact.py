@@ -261,7 +261,12 @@ def _checked(path: Path, first: Path) -> int:
 
 
 def exchange(one: Path, other: Path) -> None:
-    """Exchange two folders in one step. Raises OptionError if the system does not support that."""
+    """Exchange two folders in one step.
+
+    Raises:
+        OptionError: the system or the file system does not support that.
+        OSError: the exchange failed.
+    """
     call = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     names = os.fsencode(one), os.fsencode(other)
     done = -1 if call is None else call(AT_FDCWD, names[0], AT_FDCWD, names[1], EXCHANGE)

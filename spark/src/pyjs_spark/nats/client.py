@@ -333,7 +333,12 @@ class Client:
         return True
 
     def _frame(self, end: int) -> Reply | None:
-        """Read one frame, whose line ends at `end`; return it if it is a message."""
+        """Read one frame, whose line ends at `end`, and return it if it is a message.
+
+        Raises:
+            ProtocolError: the frame is not valid.
+            AccessDenied, ConnectionLost, PublishFailed: the frame is an error of the server.
+        """
         stream = self._stream
         line = bytes(stream.data[stream.start : end])
         words = line.split()

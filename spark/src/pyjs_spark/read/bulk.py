@@ -205,6 +205,9 @@ class _Read:
         """Decode the current chunk, and return True if the batch became full.
 
         The next batch gets the rest of the chunk.
+
+        Raises:
+            ProtocolError: an entry does not fit the chunk.
         """
         data = chunk.data if self._needs_records else None
         in_memory = chunk.segment == 0  # the stream is in memory, so its records have no checks
@@ -256,6 +259,9 @@ class _Read:
         """Return a chunk after a check that it begins where the previous chunk ended.
 
         The lost sequences that the chunk reports are counted.
+
+        Raises:
+            ConnectionLost: the chunk begins at another sequence.
         """
         if chunk.first != self._next_seq:
             raise ConnectionLost(
@@ -271,7 +277,12 @@ class _Read:
         return chunk
 
     def _receive(self) -> memoryview:
-        """Return the payload of the next part of the answer; it is valid until the next receive."""
+        """Return the payload of the next part of the answer, which is valid until the next receive.
+
+        Raises:
+            RequestTimeout: there is no answer in time.
+            ApiError: the answer is an error.
+        """
         wait_s = self._client.settings.timeout_s
         reply = b"%b.%d" % (self._inbox, self._asked)
         while True:

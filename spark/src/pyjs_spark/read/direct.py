@@ -140,7 +140,7 @@ class _Read:
         return bool(some), some
 
     def _check_gaps(self, info: dict[str, Any] | None, seqs: list[int]) -> None:
-        """Check whether the sequences without a message were removed at the stream's beginning."""
+        """Count or report a loss if the sequences without a message were trimmed at the beginning of the stream."""
         low, high = self._next_seq, min(seqs[-1] + 1 if seqs else self._what.high, self._what.high)
         missing = high - low - sum(seq < high for seq in seqs)
         if missing:
@@ -161,6 +161,9 @@ class _Read:
         """Return the messages of the next batched answer.
 
         The list is empty if there are no more messages, or if only mirrors have answered.
+
+        Raises:
+            ApiError: the answer ends with the status of an error.
         """
         count = min(self._what.fetch_batch, ANSWER_COUNT, self._what.high - self._next_seq)
         body = {"seq": self._next_seq, "next_by_subj": self._filter, "batch": count, "max_bytes": ANSWER_SIZE}

@@ -92,6 +92,9 @@ class _Read:
         """Read the wanted part of one segment.
 
         After an invalid record, the segment is read again without its index file.
+
+        Raises:
+            BadStore: the segment is damaged.
         """
         path, problem = f"{self._found.stream.messages}/{segment.number:08d}.seg", ""
         for attempt in range(snapshot.TRIES):

@@ -174,7 +174,7 @@ def recreated(then: str, now: str) -> str:
 def reconcile(
     start: Mapping[str, StreamOffset], states: Mapping[str, StreamState]
 ) -> tuple[Offsets, list[Gap]]:
-    """Return the position from which each existing stream continues, and the ranges lost since `start`.
+    """Return the position from which each stream continues, and the ranges lost since `start`.
 
     A new or re-created stream is read from its first message. The offset of a deleted stream is kept. An
     offset decreases only if the stream was re-created, or lost its end.

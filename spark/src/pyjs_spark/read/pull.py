@@ -302,7 +302,12 @@ class PullRead:
         raise ConnectionLost(f"{self._client.address}: nothing came for {wait_s:g} s, not even a status")
 
     def _ended(self, status: Reply) -> int | None:
-        """Return the state of the read if a status ends the request; None if the request continues."""
+        """Return the state of the read if a status ends the request; None if the request continues.
+
+        Raises:
+            Broken: the consumer is gone.
+            ProtocolError: the status is unknown.
+        """
         assert self._consumer is not None
         code, text = status.status, status.description
         if code and status.subject != self._consumer.reply:
@@ -323,7 +328,10 @@ class PullRead:
     def _at_size_limit(self) -> int:
         """Handle a message that does not fit in the batch, or is larger than any batch.
 
-        Return the state of the read.
+        Returns the state of the read.
+
+        Raises:
+            ProtocolError: the message is larger than any server sends.
         """
         if self._decoder.rows:
             return FULL
@@ -333,7 +341,11 @@ class PullRead:
         return ENOUGH
 
     def _is_reached(self) -> bool:
-        """Return whether the delivery at which the decoder stopped ends the range."""
+        """Return whether the delivery at which the decoder stopped ends the range.
+
+        Raises:
+            Broken: the consumer ended, and the stream has more messages.
+        """
         last_seq = self._decoder.last_seq
         if last_seq >= self._what.high - 1 or self._decoder.pending:
             return True  # all pending messages are after the range
@@ -342,7 +354,12 @@ class PullRead:
         return True
 
     def _is_pending(self) -> bool:
-        """Return whether the stream has more messages of the range although the consumer has none to deliver."""
+        """Return whether the stream has more messages of the range although the consumer has none to deliver.
+
+        Raises:
+            Broken: the stream is gone.
+            ReadStalled: there are more messages, and none has arrived within the idle timeout.
+        """
         what, low = self._what, self._decoder.last_seq + 1
         try:
             is_left = lookup.has_message(self._client, what.stream, low, what.high, what.subjects)

@@ -124,7 +124,12 @@ def _key_in(place: StoreDirectory) -> str:
 
 
 def _stream(directory: str, key: str) -> StreamPlace | None:
-    """Return the stream in a directory, or None if the server never acknowledged its creation."""
+    """Return the stream in a directory, or None if the server never acknowledged its creation.
+
+    Raises:
+        BadStore: the metadata is damaged or missing, or another version wrote it.
+        StoreKeyNeeded: the stream is encrypted with another key.
+    """
     found: list[Metadata] = []
     for copy in ("a", "b"):
         path = f"{directory}/meta.{copy}"

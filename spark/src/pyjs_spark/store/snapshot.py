@@ -141,7 +141,11 @@ class Snapshot:
                 self._add_absent(number)
 
     def _add(self, number: int) -> None:
-        """Add the contents of one segment."""
+        """Add the contents of one segment.
+
+        Raises:
+            Unusable: the segment, or the end of the segment before it, is damaged.
+        """
         segment = _recalled(self.stream, number)
         found, path = segment.contents, _path(self.stream, number)
         if found is None or found.incarnation != self.stream.metadata.created_ns:

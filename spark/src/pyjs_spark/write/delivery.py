@@ -329,7 +329,11 @@ class Delivery:
         )
 
     def _replay(self, marker: Marker, before: list[Marker], mine: Marker | None) -> ReplayCheck | None:
-        """Return the check against messages of earlier attempts at the batch, or None if no check is needed."""
+        """Return the check against messages of earlier attempts at the batch, or None if no check is needed.
+
+        Raises:
+            ReplayDiffers: an earlier attempt was for another stream, or its messages are unknown.
+        """
         is_mine = mine is not None and mine.batch == self._place.batch
         earlier = [each for each in before if each.first_run != self._place.run]
         if not is_mine and not earlier:

@@ -126,6 +126,10 @@ class Keys:
         """Return the last messages of keys whose values do not fit in one answer.
 
         The list is empty if the bucket does not exist.
+
+        Raises:
+            NoResponders: the bucket has just been created, and does not answer yet.
+            SparkError: the bucket answered with an error.
         """
         info = stream_info(self._client, self._stream)
         if info is None:

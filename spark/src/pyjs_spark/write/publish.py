@@ -174,7 +174,12 @@ class Publisher:
         return any(self._acks.is_waiting(number) for number in reversed(frames.numbers))
 
     def _answered(self, answer: Reply) -> None:
-        """Handle an answer other than an ordinary acknowledgement."""
+        """Handle an answer other than an ordinary acknowledgement.
+
+        Raises:
+            ProtocolError: the answer is not valid.
+            PublishFailed: the server refused the message, or another stream stored it.
+        """
         number = answer.subject[len(self.inbox) :]
         if not answer.subject.startswith(self.inbox) or not number.isdigit():
             raise ProtocolError(f"{self._client.address}: a message came on {answer.subject[:60]!r}")
@@ -285,7 +290,8 @@ def publish_one(client: Client, subject: str, payload: bytes, headers: bytes, re
     Retries may store the message twice.
 
     Raises:
-        PublishFailed: there is no answer after all retries.
+        PublishFailed: the message is not acknowledged after all retries.
+        ProtocolError: the answer is not an acknowledgement.
     """
     for failures in range(retries + 1):
         try:

@@ -94,7 +94,11 @@ class Recovery:
             time.sleep(QUIET_S)
 
     def _last_seq(self) -> int:
-        """Return a sequence at least as high as that of any message stored before this call."""
+        """Return a sequence at least as high as that of any message stored before this call.
+
+        Raises:
+            PublishFailed: the server does not report the last sequence.
+        """
         headers = b"%bNats-Expected-Last-Sequence: %d\r\n\r\n" % (HEAD, NEVER_LAST)
         said = publish_one(self.client, self.subject, b"", headers, self.retries)
         last = LAST_SEQ.search(said.text)
@@ -103,7 +107,7 @@ class Recovery:
         return int(last[1])
 
     def _scan(self, low: int, high: int, found: Found) -> bool:
-        """Read [low, high); return whether this range had a row of the batch."""
+        """Add the rows of the batch in [low, high) to `found`, and return whether there were any."""
         if low >= high:
             return False
         what = ReadRange(

@@ -125,7 +125,11 @@ class RowReader:
         return f"is none of the stream {self._options.stream}, which takes {self._stream_subjects}"
 
     def _ids(self, column: pa.Array, first: int) -> tuple[pa.Array, bytes]:
-        """Return the ids, and for each row one byte: 1 if the row has an id."""
+        """Return the ids, and one byte for each row: 1 if the row has an id.
+
+        Raises:
+            RowRefused: an id is empty, or has a line end.
+        """
         own = pc.is_valid(column).cast(pa.uint8())
         ids = pc.fill_null(_plain(column), "")
         empty = pc.and_(pc.is_valid(column), pc.equal(pc.binary_length(ids), 0))

@@ -145,7 +145,7 @@ def of_values(
     """Return the replay that checked keys define.
 
     Raises:
-        OptionError: the keys exclude each other.
+        OptionError: the keys exclude each other, or the catalog does not match the format.
     """
     own = {NAMES.get(name, name): value for name, value in values.items() if name != "master"}
     lake_of(own["source"], own["format"], catalog)
