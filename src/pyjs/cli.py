@@ -117,7 +117,10 @@ def _told(missing: list[str]) -> str:
 
 
 def _answer(line: CommandLine) -> int | None:
-    """Run a command that needs no server, and return its exit code; return None if a server must be started."""
+    """Run a command that needs no server, and return its exit code.
+
+    None is returned if a server must be started.
+    """
     word = line.words[0].lower() if line.words else ""
     if line.flags.get("version") or (word == "version" and not line.flags.get("help")):
         print(f"{PROGRAM}: v{NATS_VERSION}\npyjs-server: v{__version__}")
@@ -160,7 +163,7 @@ def _answer(line: CommandLine) -> int | None:
 
 
 def _command_fix(word: str) -> str:
-    """Return the fix for an unknown command."""
+    """Return the advice that the error for an unknown command gives."""
     from pyjs.config.errors import suggestion
 
     if word.isdigit():
@@ -172,7 +175,7 @@ def _command_fix(word: str) -> str:
 
 
 def _import(words: list[str]) -> int:
-    """Copy the streams of a stopped nats-server."""
+    """Run the command `import` with the words after it, and return its exit code."""
     missing = missing_packages()
     if missing:
         return _fail(_told(missing))
@@ -193,7 +196,10 @@ def _import(words: list[str]) -> int:
 
 
 def _doctor(words: list[str]) -> int:
-    """Check whether this machine can run a server with the flags and the file in `words`."""
+    """Check whether this machine can run a server with the flags and the file in `words`.
+
+    Returns the exit code of the command.
+    """
     as_json = "--json" in words
     try:
         line = parse_flags([word for word in words if word != "--json"])
@@ -224,7 +230,10 @@ def _doctor(words: list[str]) -> int:
 
 
 def _plan(words: list[str]) -> int:
-    """Show the changes that the file would make in the running server."""
+    """Show the changes that the file in `words` would make in the running server.
+
+    Returns the exit code of the command.
+    """
     missing = missing_packages()
     if missing:
         return _fail(_told(missing))
@@ -255,7 +264,7 @@ def _config_path(line: CommandLine) -> str | None:
 
 
 def _option_flags(line: CommandLine) -> dict[str, str | int | bool]:
-    """Return the flags that set options, but not those that are commands."""
+    """Return the flags that set options of the server, without those that `main` handles itself."""
     acted_upon = ("config", "t", "print_config", "signal", "help", "version")
     return {name: value for name, value in line.flags.items() if name not in acted_upon}
 
@@ -310,7 +319,11 @@ def _send_signal(line: CommandLine) -> int:
 
 
 def _named_pids(text: str) -> list[int]:
-    """Return the pids that `text` stands for: a pid, the path of a pid file, or the beginning of pids and a `*`."""
+    """Return the pids in `text`, which is a pid, the path of a pid file, or the first digits of pids and a `*`.
+
+    Raises:
+        LookupError: no running server has a pid with these digits, or `text` is neither a pid nor a pid file.
+    """
     if text.endswith("*") and (text == "*" or text[:-1].isdigit()):
         pids = [pid for pid in _server_pids() if str(pid).startswith(text[:-1])]
         if not pids:
@@ -326,7 +339,11 @@ def _named_pids(text: str) -> list[int]:
 
 
 def _running_pids(line: CommandLine) -> list[int]:
-    """Return the pid of this configuration's server, or of the only running server."""
+    """Return the pid of this configuration's server, or of the only running server.
+
+    Raises:
+        LookupError: no server is running, or several are.
+    """
     pid_file = line.flags.get("pid")
     path = _config_path(line)
     if not pid_file and path:
@@ -343,7 +360,11 @@ def _running_pids(line: CommandLine) -> list[int]:
 
 
 def _server_pids() -> list[int]:
-    """Return the pids of running servers, except this process."""
+    """Return the sorted pids of running servers, except this process.
+
+    Raises:
+        LookupError: this system has no /proc.
+    """
     try:
         names = os.listdir("/proc")
     except OSError:

@@ -71,11 +71,11 @@ BASE32 = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"  # RFC 4648
 
 
 class NotStarted(PyjsError):
-    """Raised when JetStream cannot start in this cluster; the exception's text says why."""
+    """Raised when JetStream cannot start in this cluster; the exception's text has the reason."""
 
 
 class Node(Host):
-    """One server without sockets, threads or a clock."""
+    """The accounts, the sessions and JetStream of one server, without sockets and threads."""
 
     def __init__(self, options: Options, clock: Clock, rng: Rng, disk: Disk, log: Log) -> None:
         self.options = options
@@ -176,7 +176,7 @@ class Node(Host):
             self.jetstream.apply_options()
 
     def _share(self, options: Options) -> None:
-        """Apply the imports, exports and mappings that have changed, of all accounts."""
+        """Apply the changed imports, exports and mappings of all accounts."""
         self.system_account = self.accounts.get(options.system_account)
         if not self.exchanges and not options.shares():
             return
@@ -197,7 +197,7 @@ class Node(Host):
             apply(self, declared, [*changed, *importers(declared, changed)])
 
     def share(self, name: str, exchange: Exchange) -> None:
-        """Apply the imports, exports and mappings of an account that a token defines."""
+        """Apply the imports, exports and mappings of the account `name`, which its token defines."""
         from pyjs.core.exchange.account_exchange import apply
 
         self.exchanges[name] = exchange
@@ -219,13 +219,19 @@ class Node(Host):
         return account
 
     def _name_api(self, account: Account) -> None:
-        """Set the account's API prefix if there is a domain: status 503 shows API subjects without the domain."""
+        """Set the prefix of an account's JetStream API subjects.
+
+        The prefix is empty if the account has no JetStream, or JetStream has no domain.
+        """
         jetstream = self.options.jetstream
         named = jetstream.enabled and jetstream.domain and self.options.jetstream_of(account.name) is not None
         account.api_prefix = f"$JS.{jetstream.domain}.API.".encode() if named else b""
 
     def apply_account(self, options: AccountOptions, tag: str) -> None:
-        """Add an account, or change its limits and JetStream; `tag` is its display name."""
+        """Add an account, or change its limits and JetStream; `tag` is its display name.
+
+        The system account may not have JetStream, so its `options.jetstream` is set to None.
+        """
         account = self._add_account(options.name)
         account.tag = tag or options.name
         account.limits = options.limits
@@ -239,13 +245,15 @@ class Node(Host):
             self.jetstream.apply_account(account)
 
     def disable_account(self, name: str) -> None:
-        """Stop JetStream of an account, and refuse its clients."""
+        """Stop JetStream and the imports of an account, and refuse its clients."""
         self.apply_account(AccountOptions(name, limits=AccountLimits(0, 0, 0)), self.accounts[name].tag)
         if name in self.exchanges:
             self.share(name, replace(self.exchanges[name], imports=()))
 
     def start_trust(self) -> None:
-        """Load the accounts that must be known before clients connect: the system account, and those with streams.
+        """Load the accounts that must be known before clients connect.
+
+        These are the system account and the accounts with stored streams.
 
         Raises:
             TokenFault: there is no system account.
@@ -277,6 +285,10 @@ class Node(Host):
         """Open the store directory and recover every stream, if the options enable JetStream.
 
         No turn may run before the last step. If the iterator is closed or fails, JetStream is off.
+
+        Raises, at any step:
+            NotStarted: JetStream cannot start in this cluster.
+            StoreForeign, StoreLocked, StoreShared, OSError: as in `JetStreamServer.start_steps`.
         """
         if not self.options.runs_jetstream:
             return
@@ -397,17 +409,17 @@ class Node(Host):
         return sums[0], sums[1], sums[2], sums[3]
 
     def closed_counters(self) -> dict[str, tuple[int, int, int, int]]:
-        """Return the counters of closed clients, by the name of their account."""
+        """Return in_msgs, in_bytes, out_msgs, out_bytes of closed clients, by the name of their account."""
         return dict(self._closed_counters)
 
     def refusal(self, session: ClientSession) -> tuple[str, str] | None:
-        """Return (-ERR text, close reason) if the server already has max_connections, or None."""
+        """Return (-ERR text, close reason) if the server has more than max_connections sessions, or None."""
         if len(self.sessions) > max(0, self.options.limits.max_connections):
             return "maximum connections exceeded", "Maximum Connections Exceeded"
         return None
 
     def account_refusal(self, session: ClientSession, account: Account) -> tuple[str, str] | None:
-        """Return (-ERR text, close reason) if the account already has its max_connections, or None."""
+        """Return (-ERR text, close reason) if the account already has its maximum number of connections, or None."""
         limits = account.limits
         if not isinstance(limits, AccountLimits) or limits.max_connections < 0:
             return None
@@ -418,7 +430,7 @@ class Node(Host):
         return 0 if self.cluster is None else self.cluster.headcount.elsewhere(account)
 
     def clients_came_elsewhere(self, account: Account) -> None:
-        """Close the newest clients of `account`: as many as the cluster has in excess of the account's limit."""
+        """Close the newest clients of `account` on this server if the cluster exceeds the limit of the account."""
         limits = account.limits
         if not isinstance(limits, AccountLimits) or limits.max_connections < 0:
             return
@@ -496,7 +508,7 @@ class Node(Host):
         return fields
 
     def start_lame_duck(self) -> None:
-        """Send INFO with `ldm` to every client, since the server will stop."""
+        """Enter lame duck mode, and send INFO with `ldm` to every client that accepts a later INFO."""
         self.lame_duck = True
         if self.cluster is not None:
             self.cluster.start_lame_duck()
@@ -509,7 +521,7 @@ class Node(Host):
     # -- the turn ------------------------------------------------------------------------------------------
 
     def turn(self, now_ns: int) -> None:
-        """Run one turn."""
+        """Run one turn at the time `now_ns`, unless a turn is running already."""
         if self._in_turn:
             return
         if now_ns >= self._skew_due_ns:
@@ -540,7 +552,7 @@ class Node(Host):
             self.turn_state.chores.append(Chore(self.jetstream.clock_stepped(), (None, None)))
 
     def relieve(self, now_ns: int) -> None:
-        """Run a partial turn during a long read, to write output."""
+        """Run a partial turn during a long read, to write output; do nothing within a turn."""
         if self._in_turn:
             return
         self._in_turn = True
@@ -551,7 +563,7 @@ class Node(Host):
             self._in_turn = False
 
     def _end_turn(self, now_ns: int) -> None:
-        """Expire consumers, repair objects after faults, and free unused routes; set the timer for more routes."""
+        """Expire consumers, repair objects after faults, and free unused routes now or when a timer is due."""
         state, routes = self.turn_state, self.routes
         if state.expired:
             consumers = state.take("expired")
@@ -569,7 +581,10 @@ class Node(Host):
         self._routes_timer = None  # `_end_turn` checks the routes at the end of this turn
 
     def _mend(self) -> None:
-        """After faults, close sessions and routes, reopen streams and consumers: their state may be half changed."""
+        """Close the sessions and routes in which faults occurred, and reopen such streams and consumers.
+
+        The state of such an object may be half changed.
+        """
         for owner, _ in self.turn_state.take("faulted"):
             if isinstance(owner, ClientSession):
                 owner.link.abort()
@@ -585,7 +600,10 @@ class Node(Host):
         return self._scheduler.has_work
 
     def next_deadline_ns(self) -> int | None:
-        """Return the time of the earliest timer, or None. If `has_work` is set, the next turn is due at once."""
+        """Return the time of the earliest timer, or None if there is none.
+
+        If `has_work` is set, the next turn is due at once.
+        """
         return self.timers.next_deadline_ns()
 
 
@@ -612,7 +630,10 @@ def websocket_tls_fields(options: Options) -> dict[str, object]:
 
 
 def split_host_port(text: str, default_port: int) -> tuple[str, int]:
-    """Return the host and port of "host", "host:port" or "[v6]:port"."""
+    """Return the host and port in "host", "host:port" or "[v6]:port".
+
+    Without a port, `default_port` is returned.
+    """
     host, colon, port = text.rpartition(":")
     if not colon or port.endswith("]") or (":" in host and not host.endswith("]")):
         host, port = text, str(default_port)
@@ -650,7 +671,10 @@ def permissions_from(options: PermissionOptions | None) -> Permissions | None:
 
 
 def user_from(options: UserOptions, account: str, default: Permissions | None) -> User:
-    """Return the user for an entry of `users`."""
+    """Return the user for an entry of `users`.
+
+    `default` has the permissions of a user whose entry has none.
+    """
     permissions = permissions_from(options.permissions) or default
     key = public_key(options.nkey, NKEY_USER) or b""
     types = frozenset(options.connection_types)
@@ -691,7 +715,10 @@ def authenticator_from(options: Options, rng: Rng) -> Authenticator:
 
 
 def websocket_entrance(options: Options, rng: Rng, common: Entrance) -> Entrance:
-    """Return the login rules of WebSocket clients: the general ones, with the changes in the block `websocket`."""
+    """Return the login rules of WebSocket clients.
+
+    These are the general rules with the changes in the block `websocket`.
+    """
     block = options.websocket
     authenticator = common.authenticator
     if block.has_logins:

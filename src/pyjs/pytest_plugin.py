@@ -20,13 +20,16 @@ MARKER = (
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the marker."""
+    """Register the marker `pyjs_server`."""
     config.addinivalue_line("markers", MARKER)
 
 
 @pytest.fixture
 def pyjs_server(request: pytest.FixtureRequest) -> Iterator[ServerThread]:
-    """Start a NATS server for this test, at `pyjs_server.client_url`; the marker `pyjs_server` configures it."""
+    """Start a NATS server for this test; its address is `pyjs_server.client_url`.
+
+    The marker `pyjs_server` configures the server.
+    """
     from pyjs.aio import ServerThread
 
     marker = request.node.get_closest_marker("pyjs_server")

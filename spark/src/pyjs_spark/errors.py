@@ -15,47 +15,47 @@ class SparkError(Exception):
 
 
 class ServerUnreachable(SparkError):
-    """No server of the list accepted the connection; the text has each address with its reason."""
+    """Raised when no server of the list accepts a connection; the text has each address with its reason."""
 
 
 class ConnectionLost(SparkError):
-    """A connection ended or became silent; the caller may repeat the work on a new connection."""
+    """Raised when a connection ends or becomes silent; the caller may repeat the work on a new connection."""
 
 
 class AccessDenied(SparkError):
-    """The server refused the credentials, or the user may not publish or subscribe to a subject."""
+    """Raised when the server refuses the credentials, or the user may not publish or subscribe to a subject."""
 
 
 class BadCredentials(SparkError):
-    """A secret, seed or certificate is unreadable or invalid."""
+    """Raised when a secret, seed or certificate is unreadable or invalid."""
 
 
 class RequestTimeout(SparkError):
-    """A request was not answered in time."""
+    """Raised when a request is not answered in time."""
 
 
 class NoResponders(SparkError):
-    """The subject of a request has no subscriber (status 503)."""
+    """Raised when the subject of a request has no subscriber (status 503)."""
 
 
 class ProtocolError(SparkError):
-    """The server sent an invalid or unknown frame."""
+    """Raised when the server sends an invalid or unknown frame."""
 
 
 class DataLoss(SparkError):
-    """Planned messages are no longer in the stream, or the stream was re-created."""
+    """Raised when planned messages are no longer in the stream, or the stream was re-created."""
 
 
 class ReadStalled(SparkError):
-    """A read got no message within its idle timeout although the server reports more."""
+    """Raised when a read gets no message within its idle timeout although the server reports more."""
 
 
 class SeqTooLarge(SparkError):
-    """A sequence is above 2^63-1, the maximum of Spark's column type."""
+    """Raised when a sequence is above 2^63-1, the maximum of Spark's column type."""
 
 
 class ApiError(SparkError):
-    """JetStream answered a request with an error."""
+    """Raised when JetStream answers a request with an error."""
 
     def __init__(self, code: int, err_code: int, text: str) -> None:
         super().__init__(code, err_code, text)
@@ -68,11 +68,11 @@ class ApiError(SparkError):
 
 
 class OptionError(SparkError):
-    """An option is unknown or missing, or its value is not allowed."""
+    """Raised when an option is unknown or missing, or its value is not allowed."""
 
 
 def no_consumer(stream: str) -> OptionError:
-    """Return the error for a read by consumer that would remove messages before the stream's consumers get them."""
+    """Return the error for readMode=consumer on a work queue or interest stream."""
     return OptionError(
         f"option readMode=consumer: the stream {stream} is a work queue or interest stream, and its consumers remove "
         "what they read; use readMode=auto or direct, which remove nothing"
@@ -80,47 +80,47 @@ def no_consumer(stream: str) -> OptionError:
 
 
 class SchemaError(SparkError):
-    """A schema has unknown columns or types."""
+    """Raised when a schema has unknown columns or types."""
 
 
 class StreamMissing(SparkError):
-    """A stream does not exist on the server."""
+    """Raised when a stream does not exist on the server."""
 
 
 class RowRefused(SparkError):
-    """A row cannot be a message, because of its subject, headers, id or size; no part of it was sent."""
+    """Raised when a row cannot be a message because of its subject, headers, id or size; no part of it was sent."""
 
 
 class PublishFailed(SparkError):
-    """The server refused a message, or did not acknowledge it in time; retries failed too."""
+    """Raised when the server refuses a message or does not acknowledge it in time, and retries fail too."""
 
 
 class NotAcknowledged(PublishFailed):
-    """The connection was lost, or the server stopped answering, before it had acknowledged all messages."""
+    """Raised when the connection is lost, or the server stops answering, before all messages are acknowledged."""
 
 
 class ReplayDiffers(SparkError):
-    """A repeated batch has other rows or partitions than its first attempt, or the two cannot be compared."""
+    """Raised when a repeated batch differs from its first attempt in rows or partitions, or cannot be compared."""
 
 
 class WriterReplaced(SparkError):
-    """Another attempt at the same rows has begun; this attempt must stop writing."""
+    """Raised when another attempt at the same rows has begun; the current attempt must stop writing."""
 
 
 class SparkMissing(SparkError):
-    """Spark, or a package or program that Spark needs, is not installed on this machine."""
+    """Raised when Spark, or a package or program that Spark needs, is not installed on this machine."""
 
 
 class BadStore(SparkError):
-    """A directory is not a server's store, is damaged, or cannot be read by this version."""
+    """Raised when a directory is not a server's store, is damaged, or cannot be read by this version."""
 
 
 class StoreKeyNeeded(SparkError):
-    """Files of a store directory are encrypted, and their key was not given."""
+    """Raised when files of a store directory are encrypted and their key was not given."""
 
 
 class BulkRefused(SparkError):
-    """The server offers no bulk reads, or the stream does not allow them."""
+    """Raised when the server offers no bulk reads, or the stream does not allow them."""
 
 
 def is_passing(error: SparkError) -> bool:
@@ -131,9 +131,10 @@ def is_passing(error: SparkError) -> bool:
 
 
 def suggestion(name: str, known: Iterable[str], otherwise: str = "") -> str:
-    """Return a hint for an unknown name: the most similar known one, or `otherwise`, or else all known names.
+    """Return a hint for an unknown name.
 
-    If `known` is a mapping, its keys are names in lower case, and its values the names to show.
+    The hint is the most similar known name, or `otherwise` if no name is similar, or else all known names. If `known`
+    is a mapping, its keys are names in lower case, and its values the names to show.
     """
     shown = known if isinstance(known, Mapping) else {each.lower(): each for each in known}
     near = difflib.get_close_matches(name.lower(), shown, n=1, cutoff=0.5)

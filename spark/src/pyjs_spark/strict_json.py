@@ -14,7 +14,7 @@ MAYBE_HALF = re.compile(r"\\u[dD][89a-fA-F]")  # half of a surrogate pair, or th
 
 
 def loads(said: bytes | str) -> Any:
-    """Return the decoded JSON. Raises ValueError."""
+    """Return the decoded JSON, or raise ValueError if it is invalid or nests too deeply."""
     # the json module would accept halves in UTF-8 too
     text = said if isinstance(said, str) else bytes(said).decode()
     try:
@@ -27,7 +27,7 @@ def loads(said: bytes | str) -> Any:
 
 
 def an_object(said: bytes | str) -> dict[str, Any]:
-    """Return the JSON object in a text. Raises ValueError."""
+    """Return the JSON object in a text, or raise ValueError if the text is anything else."""
     found = loads(said)
     if not isinstance(found, dict):
         raise ValueError("it is no object")

@@ -24,7 +24,7 @@ def filters_of(subjects: Iterable[str]) -> Filters:
 
 
 def is_any(subject: bytes, filters: Filters) -> bool:
-    """Return whether a subject matches one of some filters."""
+    """Return whether a subject matches at least one filter."""
     tokens = subject.split(b".")
     return any(is_match(tokens, wanted) for wanted in filters)
 

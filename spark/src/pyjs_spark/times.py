@@ -12,7 +12,11 @@ TIME = re.compile(r"(\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?([Zz]|[+
 
 
 def parse_rfc3339(value: str) -> int:
-    """Return ns since 1970 from NATS's text form of a time. Raises ValueError."""
+    """Return ns since 1970 from NATS's text form of a time.
+
+    Raises:
+        ValueError: the text is no time in RFC 3339.
+    """
     match = TIME.fullmatch(value)
     if match is None:
         raise ValueError(f"no RFC 3339 time: {value!r}")
@@ -22,6 +26,6 @@ def parse_rfc3339(value: str) -> int:
 
 
 def format_rfc3339(at_ns: int) -> str:
-    """Return NATS's text form of a time, to the nanosecond."""
+    """Return the text form that NATS uses for a time in ns since 1970: RFC 3339 with nine digits."""
     whole, rest = divmod(at_ns, NS_PER_S)
     return f"{datetime.fromtimestamp(whole, UTC):%Y-%m-%dT%H:%M:%S}.{rest:09}Z"

@@ -20,7 +20,7 @@ NS_PER_S = 1_000_000_000
 
 
 class Range(NamedTuple):
-    """Whole numbers from `low` to `high`."""
+    """A range of whole numbers that includes `low` and `high`."""
 
     low: int
     high: int
@@ -74,5 +74,8 @@ def taken(field: str, value: int) -> int:
 
 
 def wrapped_ns(time_ns: int) -> int:
-    """Return a time wrapped to signed 64 bits, as in nats-server; times from 1677 to 2262 do not change."""
+    """Return a time in ns wrapped to signed 64 bits, as in nats-server.
+
+    Times from 1677 to 2262 do not change.
+    """
     return (time_ns + (1 << 63)) % (1 << 64) - (1 << 63)

@@ -18,7 +18,10 @@ class Clock:
     """
 
     def now_ns(self) -> int:
-        """Return the wall time at the server's start plus the time since then, in nanoseconds; never decreases."""
+        """Return the wall time at the server's start plus the time since then, in nanoseconds.
+
+        The value never decreases.
+        """
         raise NotImplementedError("a Clock subclass supplies the time")
 
     def skew_ns(self) -> int:
@@ -31,7 +34,7 @@ class Clock:
 
 
 class VirtualClock(Clock):
-    """A clock that moves only when `advance` is called, for tests and simulations."""
+    """A clock for tests and simulations, which changes only by calls of its methods."""
 
     def __init__(self, now_ns: int = 1_700_000_000 * NS_PER_S) -> None:
         self._now_ns = now_ns

@@ -36,7 +36,7 @@ SHORTAGES = (*NO_DESCRIPTOR, errno.ENOMEM)
 
 
 class Disk(Protocol):
-    """Files by path and descriptor; subclasses implement the methods."""
+    """The interface to files and directories; subclasses implement its methods."""
 
     open_files_max: int = 512  # maximum number of open descriptors for the files of streams and consumers
 
@@ -84,16 +84,19 @@ class Disk(Protocol):
         """
 
     def check_file(self, fd: int) -> None:
-        """Wait until no write to an open file is in progress; raise the error of a failed write not reported before.
+        """Wait until no write to an open file is in progress.
 
         If called after `sync_filesystem`, the file's bytes are then durable, as after `sync_file`.
+
+        Raises:
+            OSError: a write of the file failed, and the error was not reported before.
         """
 
     def shares_filesystem(self, fd: int, path: str | int) -> bool:
         """Return whether a path or an open file is on the file system that `sync_filesystem(fd)` syncs."""
 
     def map_file(self, fd: int, size: int) -> FileMap:
-        """Return a read-only map of the first `size` bytes; it holds no descriptor."""
+        """Return a read-only map of the first `size` bytes of an open file; the file may then be closed."""
 
     def rename(self, old: str, new: str) -> None:
         """Rename a file or directory atomically; an existing file with the new name is replaced."""
@@ -120,21 +123,23 @@ class Disk(Protocol):
         """Return whether there is a file or directory at `path`."""
 
     def lock(self, path: str) -> int:
-        """Take an exclusive lock on a file, created if missing; return its descriptor, which holds the lock.
+        """Take an exclusive lock on a file, and return the descriptor that holds the lock.
+
+        The file is created if it is missing.
 
         Raises:
             BlockingIOError: another process holds the lock.
         """
 
     def lock_shared(self, path: str) -> int:
-        """Take a shared lock on an existing file; return its descriptor, which holds the lock.
+        """Take a shared lock on an existing file, and return the descriptor that holds the lock.
 
         Raises:
             BlockingIOError: another process has an exclusive lock.
         """
 
     def lock_directory(self, path: str, *, shared: bool = False) -> int:
-        """Take an exclusive or shared lock on a directory; return its descriptor, which holds the lock.
+        """Take an exclusive or shared lock on a directory, and return the descriptor that holds the lock.
 
         Raises:
             BlockingIOError: another process holds the lock.
@@ -162,7 +167,7 @@ def is_shortage(error: BaseException) -> bool:
 
 @contextmanager
 def closing(disk: Disk, fd: int) -> Iterator[int]:
-    """Yield a descriptor, and close it at the end of the `with`."""
+    """Yield a descriptor, and close it at the end of the `with` block."""
     try:
         yield fd
     finally:
@@ -170,7 +175,9 @@ def closing(disk: Disk, fd: int) -> Iterator[int]:
 
 
 def write_file(disk: Disk, path: str, parts: Iterable[Part], *, sync: bool = True) -> None:
-    """Write a file or replace its contents, and sync it; the caller must sync the directory.
+    """Write a file or replace its contents, and sync the file unless `sync` is False.
+
+    The caller must sync the directory.
 
     Raises:
         OSError: a write failed; the file may have a part of the contents.
@@ -270,7 +277,10 @@ class OsDisk(Disk):
         os.ftruncate(fd, size)
 
     def allocate(self, fd: int, offset: int, size: int) -> None:
-        """Reserve `size` bytes from `offset`, so that a later write to them cannot fail for lack of space."""
+        """Reserve `size` bytes from `offset`, so that a later write to them cannot fail for lack of space.
+
+        On a system that cannot reserve space, the size of the file is set to the end of the bytes instead.
+        """
         if hasattr(os, "posix_fallocate"):
             os.posix_fallocate(fd, offset, size)
         else:
@@ -293,7 +303,11 @@ class OsDisk(Disk):
         return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
     def sync_filesystem(self, fd: int) -> None:
-        """Make everything on a directory's file system durable (syncfs)."""
+        """Make everything on a directory's file system durable (syncfs).
+
+        Raises:
+            OSError: syncfs is not supported or not trusted here, or a write failed.
+        """
         if _syncfs is None or _type_of_filesystem(fd) not in SYNCFS_TYPES:
             raise OSError(errno.EOPNOTSUPP, "syncfs is not to be relied on here")
         if _syncfs(fd) != 0:
@@ -301,7 +315,11 @@ class OsDisk(Disk):
             raise OSError(number, os.strerror(number))
 
     def check_file(self, fd: int) -> None:
-        """Wait until no write to an open file is in progress; raise an error that was not reported before."""
+        """Wait until no write to an open file is in progress.
+
+        Raises:
+            OSError: a write of the file failed, and the error was not reported before.
+        """
         if _sync_file_range is None or _sync_file_range(fd, _WHOLE, _WHOLE, WRITE_AND_WAIT) != 0:
             self.sync_file(fd)
 
@@ -310,7 +328,7 @@ class OsDisk(Disk):
         return os.fstat(fd).st_dev == os.stat(path).st_dev
 
     def map_file(self, fd: int, size: int) -> FileMap:
-        """Return a read-only map of the first `size` bytes."""
+        """Return a read-only map of the first `size` bytes of an open file; the file may then be closed."""
         from pyjs.base.file_map import FileMap  # imported lazily: a server without streams needs no map
 
         return FileMap(fd, size)
@@ -376,15 +394,15 @@ class OsDisk(Disk):
         return os.path.exists(path)
 
     def lock(self, path: str) -> int:
-        """Take an exclusive lock on a file, created if missing; return its descriptor, which holds the lock."""
+        """Take an exclusive lock on a file, created if missing, and return the descriptor that holds the lock."""
         return self._locked(self.open_file(path, create=True), fcntl.LOCK_EX)
 
     def lock_shared(self, path: str) -> int:
-        """Take a shared lock on an existing file; return its descriptor, which holds the lock."""
+        """Take a shared lock on an existing file, and return the descriptor that holds the lock."""
         return self._locked(self.open_read_only(path), fcntl.LOCK_SH)
 
     def lock_directory(self, path: str, *, shared: bool = False) -> int:
-        """Take an exclusive or shared lock on a directory; return its descriptor, which holds the lock."""
+        """Take an exclusive or shared lock on a directory, and return the descriptor that holds the lock."""
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         return self._locked(fd, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
 

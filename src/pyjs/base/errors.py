@@ -11,12 +11,12 @@ class PyjsError(Exception):
 
 
 def reason_of(error: OSError) -> str:
-    """Return the system's text of an error, in lower case like Go's."""
+    """Return the operating system's text of an error, in lower case as in Go."""
     return (error.strerror or str(error)).lower()
 
 
 class StoreFailed(PyjsError):
-    """A write or sync failed: the stream refuses messages until its store works again.
+    """Raised when a write or sync fails; the stream then refuses messages until its store works again.
 
     The exception's text, for the log, names the directory; `reason`, for clients, does not.
     """
@@ -28,7 +28,7 @@ class StoreFailed(PyjsError):
 
 
 class NotNow(PyjsError):
-    """Stored bytes cannot be read now, because file descriptors or memory ran out; nothing is lost."""
+    """Raised when stored bytes cannot be read now, because file descriptors or memory ran out; nothing is lost."""
 
 
 class CorruptRecord(PyjsError):

@@ -28,7 +28,7 @@ def open_maps() -> int:
 
 
 cdef class FileMap:
-    """The first bytes of a file, guarded until it is unmapped."""
+    """A read-only map of the first bytes of a file; its unreadable pages become zeros while it is guarded."""
     cdef void* data             # NULL: closed
     cdef readonly Py_ssize_t size
     cdef Py_ssize_t exports     # number of views that exist

@@ -20,7 +20,10 @@ _SIZE_UNITS = ("KB", "MB", "GB", "TB", "PB", "EB")
 
 
 def time_text(ns: int) -> str:
-    """Return a time as RFC 3339 text in UTC, without trailing zeros in the fraction; 0 is Go's zero time (year 1)."""
+    """Return a time as RFC 3339 text in UTC, without trailing zeros in the fraction.
+
+    `ns` counts from 1970; 0 is Go's zero time, in the year 1.
+    """
     return moment_text(ns) if ns else ZERO_TIME
 
 
@@ -54,7 +57,10 @@ def day_of(year: int, month: int, day: int) -> int:
 
 
 def duration_text(ns: int) -> str:
-    """Return a duration as `1h2m3.5s`; below one second, use the largest unit of ms, µs and ns that fits."""
+    """Return a duration in ns as text such as `1h2m3.5s`; 0 is `0s`.
+
+    A duration below one second has the largest unit that fits: ms, microseconds or ns.
+    """
     if ns == 0:
         return "0s"
     sign, ns = ("-", -ns) if ns < 0 else ("", ns)
@@ -80,7 +86,7 @@ def _decimal(value: int, unit: int) -> str:
 
 
 def uptime_text(ns: int) -> str:
-    """Return a duration in whole seconds as `1y2d3h4m5s`, beginning with the largest nonzero part."""
+    """Return a duration in ns as `1y2d3h4m5s`, rounded down to seconds, beginning with the largest nonzero part."""
     seconds, parts = max(ns, 0) // NS_PER_S, ""
     for unit, size in _LARGE_UNITS:
         count, seconds = divmod(seconds, size)
@@ -116,7 +122,7 @@ def quoted(text: str) -> str:
 
 
 def quoted_bytes(value: bytes) -> str:
-    """Quote bytes from a client; see `quoted`."""
+    """Return bytes from a client as quoted text; see `quoted`."""
     return quoted(value.decode("utf-8", "surrogateescape"))
 
 

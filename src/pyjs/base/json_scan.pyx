@@ -32,7 +32,7 @@ _NAMES = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\a": "\\a", "\b": "\\b", "\f":
 
 
 class JsonFault(Exception):
-    """The body is invalid JSON; the exception's text is the error text without the prefix "invalid JSON: "."""
+    """Raised if a body is invalid JSON; the text is the error text without the prefix "invalid JSON: "."""
 
     def lenient_text(self) -> str:
         """Return the error text for pull and unpin requests, which nats-server decodes leniently."""
@@ -40,7 +40,7 @@ class JsonFault(Exception):
 
 
 def documents(bytes body):
-    """Yield the documents in `body`, one after another.
+    """Yield the documents in `body`, one after another; containers nested deeper than VALUES_DEPTH are empty.
 
     Raises:
         JsonFault: the next document is not JSON.
@@ -99,7 +99,11 @@ cdef class Scanner:
         return self.at < self.n
 
     def document(self):
-        """Return the next value, built down to depth VALUES_DEPTH."""
+        """Read and return the next value; containers nested deeper than `built` levels are empty.
+
+        Raises:
+            JsonFault: the value is not JSON.
+        """
         cdef unsigned char c
         cdef object value
         self.depth = 0
@@ -145,7 +149,7 @@ cdef class Scanner:
         return 0
 
     cdef int begin_item(self) except -1:
-        """Read up to the next value: in an object, also its key."""
+        """Begin the next item of the innermost container; in an object, read the key of the item."""
         cdef bint built = self.depth <= self.built
         cdef object key
         if self.kinds[self.depth - 1] == c'[':
@@ -172,7 +176,7 @@ cdef class Scanner:
         return {} if self.kinds[self.depth] == c'{' else []
 
     cdef int put(self, value) except -1:
-        """Add a complete value to the innermost container."""
+        """Add a complete value to the innermost container, and store its position if it is the wanted value."""
         if self.depth > self.built:
             return 0
         if self.wanted is not None and len(self.wanted) == self.depth and self.is_wanted():

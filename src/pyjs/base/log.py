@@ -14,7 +14,10 @@ class Log:
         """Write one line; `level` is INF, WRN, ERR, FTL, DBG or TRC."""
 
     def status(self, text: str) -> None:
-        """Show `text` on a terminal in place of the last status; "" removes it. Other logs ignore it."""
+        """Show `text` on a terminal in place of the last status; "" removes the last status.
+
+        A log that is not a terminal ignores the call.
+        """
 
     def info(self, text: str) -> None:
         """Log an ordinary event."""
@@ -33,12 +36,12 @@ class Log:
         self.write("FTL", text)
 
     def debug(self, text: str) -> None:
-        """Log details of a connection; call only if debug_on."""
+        """Log details of a connection if `debug_on` is set."""
         if self.debug_on:
             self.write("DBG", text)
 
     def trace(self, text: str) -> None:
-        """Log protocol lines; call only if trace_on."""
+        """Log protocol lines if `trace_on` is set."""
         if self.trace_on:
             self.write("TRC", text)
 

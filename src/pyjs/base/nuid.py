@@ -8,7 +8,7 @@ DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
 def token(rng: Rng, length: int) -> str:
-    """Return `length` random base-62 digits; 22 of them, as in a NUID, never collide in practice."""
+    """Return `length` random base-62 digits."""
     value = int.from_bytes(rng.randbytes(length + 2), "little")
     digits = []
     for _ in range(length):
@@ -18,7 +18,7 @@ def token(rng: Rng, length: int) -> str:
 
 
 def nuid(rng: Rng) -> str:
-    """Return a 22-digit unique id."""
+    """Return a random id of 22 base-62 digits, which is unique in practice."""
     return token(rng, 22)
 
 

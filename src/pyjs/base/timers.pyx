@@ -21,7 +21,7 @@ cdef class Timer:
         self.owner = owner
 
     def cancel(self) -> None:
-        """Cancel the deadline, and drop the reference to its owner at once."""
+        """Cancel the timer, and drop its references to the callback and the owner."""
         if self.callback is not None:
             self.callback = self.owner = None
             self.timers.note_cancelled()
@@ -38,7 +38,7 @@ cdef class Timers:
         return len(self.heap)
 
     def at(self, deadline_ns, callback, owner=None) -> Timer:
-        """Call `callback` in the first turn at or after `deadline_ns`.
+        """Return a timer that calls `callback` in the first turn at or after `deadline_ns`.
 
         An exception in the callback causes a repair of `owner`.
         """
@@ -48,7 +48,7 @@ cdef class Timers:
         return timer
 
     cdef int note_cancelled(self) except -1:
-        """Count a cancelled deadline. Remove all cancelled ones once they are more than half of a large heap."""
+        """Count a cancelled timer; remove all cancelled timers if they are more than half of a large heap."""
         self.cancelled += 1
         if self.cancelled >= SWEEP_MIN and 2 * self.cancelled > len(self.heap):
             self.heap = [item for item in self.heap if (<Timer> item[2]).callback is not None]
@@ -68,12 +68,12 @@ cdef class Timers:
         return len(self.heap) > 0 and (<tuple> self.heap[0])[0] <= now_ns
 
     cpdef due(self, now_ns):
-        """Return the earliest deadline if it has passed at `now_ns`; `pop` removes it."""
+        """Return the earliest timer if its deadline has passed at `now_ns`, otherwise None; `pop` removes it."""
         deadline_ns = self.next_deadline_ns()
         return (<tuple> self.heap[0])[2] if deadline_ns is not None and deadline_ns <= now_ns else None
 
     cpdef pop(self):
-        """Remove the deadline that `due` returned; return its callback, which the caller must call."""
+        """Remove the timer that `due` returned, and return its callback, which the caller must call."""
         cdef Timer timer = heappop(self.heap)[2]
         callback, timer.callback = timer.callback, None
         timer.owner = None

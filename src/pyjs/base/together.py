@@ -43,13 +43,21 @@ class Together:
             self._fd = -1
 
     def sync_file(self, fd: int) -> None:
-        """Make the file's bytes durable. Raises OSError."""
+        """Make the file's bytes durable.
+
+        Raises:
+            OSError: the sync failed, or an earlier write of the file.
+        """
         if self._fd >= 0 and self._disk.shares_filesystem(self._fd, fd):
             self._disk.check_file(fd)
         else:
             self._disk.sync_file(fd)
 
     def sync_dir(self, path: str) -> None:
-        """Sync the names in a directory. Raises OSError."""
+        """Make the names in a directory durable, if the sync of the file system has not done so.
+
+        Raises:
+            OSError: the sync failed.
+        """
         if self._fd < 0 or not self._disk.shares_filesystem(self._fd, path):
             self._disk.sync_dir(path)

@@ -58,7 +58,11 @@ def parse_duration_ns(text: str) -> int:
 
 
 def _take_part(text: str, at: int) -> tuple[int, int]:
-    """Read the number and unit at offset `at`; return (nanoseconds, the offset after them)."""
+    """Read the number and unit at offset `at`, and return the nanoseconds and the offset after the unit.
+
+    Raises:
+        ValueError: the number or the unit is missing or not valid.
+    """
     found = _PART.match(text, at)
     assert found is not None  # the pattern always matches, since each of its parts may be empty
     digits, fraction, unit = found[1].lstrip("0"), found[2] or "", found[3]

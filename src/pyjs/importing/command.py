@@ -67,7 +67,7 @@ class ErrorLog(Log):
         self._out = out
 
     def write(self, level: str, text: str) -> None:
-        """Print a warning or an error."""
+        """Print `text`, unless `level` is below warning."""
         if level not in ("INF", "DBG", "TRC"):
             self._out.write(f"{text.strip()}\n")
 
@@ -126,7 +126,13 @@ class _Import:
         self._report = ImportReport()
 
     def run(self, directory: str) -> ImportReport:
-        """Import every stream. Raises NotImported, StoreLocked or OSError."""
+        """Import every stream, and return the report.
+
+        Raises:
+            NotImported: `directory` is not a store of nats-server, or is in use, or is the target directory too.
+            StoreLocked: a server uses the target directory.
+            OSError: a directory cannot be read or written.
+        """
         world, root = self._world, self._options.jetstream.store_dir
         source = Source(world.disk, directory)
         if pids := world.holders(source.root):
@@ -172,7 +178,10 @@ class _Import:
             StreamImport(stream, account, report, self._progress.advance).run()
 
     def _serves(self, account: str) -> bool:
-        """Return whether JetStream is on for an account in this server's configuration, if one is given."""
+        """Return whether the configuration of this server gives an account JetStream.
+
+        In operator mode, the result is always True.
+        """
         options = self._options
         if options.operator_keys:
             return True

@@ -31,7 +31,7 @@ class StreamReport:
         return not (self.refusal or self.damage)
 
     def lines(self) -> list[str]:
-        """Return the lines to print."""
+        """Return the lines of the printed report about this stream."""
         path = f"{self.account} > {self.name}"
         if self.refusal:
             return [f"{path}: NOT TAKEN: {self.refusal}"]
@@ -58,7 +58,7 @@ class ImportReport:
     unserved: list[str] = field(default_factory=list)  # accounts for which the configuration has no JetStream
 
     def lines(self) -> list[str]:
-        """Return the lines to print."""
+        """Return the lines of the printed report about all streams."""
         lines = [line for stream in self.streams for line in stream.lines()]
         lines += [f"not taken: {path} holds no streams" for path in self.others]
         lines += [
@@ -75,7 +75,7 @@ class ImportReport:
         return [*lines, summary + (f"; {_count(refused, 'stream')} not taken" if refused else "")]
 
     def exit_code(self) -> int:
-        """Return the exit code of the command."""
+        """Return the exit code of the command: TAKEN if all streams are whole, otherwise INCOMPLETE."""
         return TAKEN if all(stream.is_whole for stream in self.streams) else INCOMPLETE
 
 

@@ -37,7 +37,7 @@ class NotImported(PyjsError):
 
 
 class SourceStream:
-    """The files of one stream."""
+    """The files of one stream in the store directory of a nats-server."""
 
     def __init__(self, disk: Disk, directory: str) -> None:
         self._disk = disk
@@ -56,7 +56,10 @@ class SourceStream:
         )
 
     def sizes(self) -> dict[str, int | None]:
-        """Return the size in bytes of each file of messages; if sizes change, a server is writing to the files."""
+        """Return the size in bytes of each file of messages by file name, or None for a file that cannot be opened.
+
+        If the sizes change, a server is writing to the files.
+        """
         return {name: self._size_or_none(f"{self._messages}/{name}") for name in self._names()}
 
     def size(self) -> int:
@@ -64,7 +67,12 @@ class SourceStream:
         return sum(self._size_or_none(self._block_path(number)) or 0 for number in self.blocks)
 
     def file(self, name: str) -> bytes | None:
-        """Return a small file, or None if it is missing. Raises OSError, or BadArchive if it is too large."""
+        """Return the content of a small file of the stream, or None if it is missing.
+
+        Raises:
+            BadArchive: the file has more than FILE_MAX bytes.
+            OSError: the file cannot be read.
+        """
         path = f"{self._directory}/{name}"
         if not self._disk.exists(path):
             return None
@@ -73,21 +81,28 @@ class SourceStream:
         return self._disk.read_file(path)
 
     def index(self) -> bytes:
-        """Return `index.db`, or b"" if it cannot be read; the import then uses the blocks alone."""
+        """Return the content of `index.db`, or b"" if it is missing or cannot be read."""
         try:
             return self.file("msgs/index.db") or b""
         except (BadArchive, OSError):
             return b""
 
     def block_index(self, number: int) -> bytes:
-        """Return the index of one block, which only old servers wrote, or b"" if there is none."""
+        """Return the content of the index file of one block, or b"" if it is missing or cannot be read.
+
+        Only old versions of nats-server wrote such files.
+        """
         try:
             return self.file(f"msgs/{number}.idx") or b""
         except (BadArchive, OSError):
             return b""
 
     def block(self, number: int) -> Iterator[bytes]:
-        """Yield the bytes of a block in pieces. Raises OSError, possibly after some pieces."""
+        """Yield the bytes of a block in pieces.
+
+        Raises:
+            OSError: the block cannot be read; this may happen after some pieces.
+        """
         with closing(self._disk, self._opened(self._block_path(number))) as fd:
             at = 0
             while piece := self._disk.read_at(fd, PIECE, at):
@@ -99,7 +114,12 @@ class SourceStream:
         return names_in(self._disk, f"{self._directory}/obs")
 
     def consumer(self, name: str) -> ConsumerFiles:
-        """Return the files of one consumer. Raises BadArchive or OSError, as `file` does."""
+        """Return the files of one consumer.
+
+        Raises:
+            BadArchive: a file is too large.
+            OSError: a file cannot be read.
+        """
         found = ConsumerFiles(self.name, name)
         for each in CONSUMER_FILES:
             data = self.file(f"obs/{name}/{each}")
@@ -124,9 +144,10 @@ class SourceStream:
             return None
 
     def _opened(self, path: str) -> int:
-        """Return a descriptor of a regular file.
+        """Return a read-only descriptor of a regular file.
 
-        Raises OSError if the file cannot be opened, or is a pipe or device.
+        Raises:
+            OSError: the file cannot be opened, or is a pipe or device.
         """
         if self._disk.exists(path) and not self._disk.is_file(path):
             raise OSError(errno.EINVAL, "not a regular file", path)
@@ -137,7 +158,11 @@ class Source:
     """The store directory of a nats-server."""
 
     def __init__(self, disk: Disk, directory: str) -> None:
-        """Find the directory. Raises NotImported if it is not a directory of nats-server."""
+        """Find the `jetstream` directory.
+
+        Raises:
+            NotImported: `directory` is not a store directory of a nats-server.
+        """
         self._disk = disk
         self.root = find_source(disk, directory)
 
@@ -147,20 +172,24 @@ class Source:
         return [name for name in names if names_in(self._disk, f"{self.root}/{name}/streams")]
 
     def streams(self, account: str) -> list[str]:
-        """Return the directories of an account's streams."""
+        """Return the paths of the directories of an account's streams."""
         parent = f"{self.root}/{account}/streams"
         names = names_in(self._disk, parent)
         return [f"{parent}/{name}" for name in names if self._disk.is_directory(f"{parent}/{name}")]
 
     def others(self) -> Iterator[str]:
-        """Yield the paths below the accounts that are not streams, for example templates."""
+        """Yield the entries of account directories other than `streams`, as paths relative to `root`."""
         for account in names_in(self._disk, self.root):
             for name in names_in(self._disk, f"{self.root}/{account}"):
                 if name != "streams":
                     yield f"{account}/{name}"
 
     def open(self, directory: str) -> SourceStream:
-        """Return the files of one stream. Raises OSError."""
+        """Return the files of one stream.
+
+        Raises:
+            OSError: the directory cannot be read.
+        """
         return SourceStream(self._disk, directory)
 
 
@@ -170,10 +199,12 @@ def names_in(disk: Disk, directory: str) -> list[str]:
 
 
 def find_source(disk: Disk, directory: str) -> str:
-    """Return the `jetstream` directory of nats-server: `directory` itself, or the directory of this name in it.
+    """Return the `jetstream` directory of a nats-server.
+
+    This is `directory` itself, or the directory of this name in it.
 
     Raises:
-        NotImported: there is no such directory, or this server wrote it.
+        NotImported: there is no such directory, it has no streams, or pyjs-server wrote it.
     """
     directory = directory.rstrip("/") or "/"
     if not disk.is_directory(directory):

@@ -37,7 +37,7 @@ REFUSALS = (BadArchive, ApiError, StoreFailed, PyjsError, OSError, MemoryError, 
 
 
 class Refused(PyjsError):
-    """Raised when a stream cannot be imported; the exception's text says why."""
+    """Raised when a stream cannot be imported; the exception's text has the reason."""
 
 
 class StreamImport:
@@ -56,7 +56,10 @@ class StreamImport:
         self._advance = advance  # called with the number of bytes read from blocks
 
     def run(self) -> None:
-        """Import the stream; the report then has the imported parts, or the reason why the stream was refused."""
+        """Import the stream.
+
+        Afterwards, the report has the imported parts, or the reason why the stream was refused.
+        """
         try:
             self._take()
         except REFUSALS as error:
@@ -80,7 +83,11 @@ class StreamImport:
             build.close()
 
     def _configuration(self) -> tuple[StreamConfig, int]:
-        """Return the configuration to store, and the creation time of the stream in ns. Raises one of REFUSALS."""
+        """Return the configuration to store, and the creation time of the stream in ns.
+
+        Raises:
+            One of REFUSALS: the configuration is missing or invalid, or not allowed here.
+        """
         meta, name = self._source.file("meta.inf"), self._source.name
         if meta is None:
             raise Refused("it has no meta.inf")
@@ -108,7 +115,7 @@ class StreamImport:
         return stream_rules.check(config.with_required_level(), options, limits, False, find)
 
     def _fill(self, build: Build) -> Generator[Step, None, None]:
-        """Write all parts of the stream."""
+        """Write the messages and the consumers of the source to `build`."""
         source, blocks = self._source, BlockFiles(build, self._source.name, self._report.damage.append)
         for number in source.blocks:
             blocks.begin_block(number, source.block_index(number))

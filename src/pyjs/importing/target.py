@@ -44,10 +44,15 @@ if TYPE_CHECKING:
 
 
 class Target:
-    """A locked store directory; the owner must always close it."""
+    """The store directory that an import writes to; it is locked until `close`."""
 
     def __init__(self, disk: Disk, root: str, clock: Clock, log: Log, key_ring: KeyRing | None) -> None:
-        """Lock the directory. Raises StoreLocked or OSError."""
+        """Lock the store directory.
+
+        Raises:
+            StoreLocked: a server uses the directory.
+            OSError: the directory cannot be used.
+        """
         self._lock = lock_store(disk, root)
         self._disk = disk
         self._root = root
@@ -93,7 +98,7 @@ class Target:
 
     @property
     def now_ns(self) -> int:
-        """The wall time."""
+        """The wall time in ns since 1970."""
         return self._clock.wall_ns()
 
     @property
@@ -102,7 +107,10 @@ class Target:
         return self._metadata
 
     def run(self, steps: Generator[Step, None, Result]) -> Result:
-        """Run steps to their end, with the jobs that they wait for. Raises their errors."""
+        """Run `steps` to their end, with the jobs that they wait for, and return their result.
+
+        An exception of the steps is passed on.
+        """
         while True:
             try:
                 park = next(steps)
@@ -122,7 +130,11 @@ class Target:
             self._turn.take("chores")
 
     def sync(self, store: StreamStore) -> None:
-        """Make a store durable. Raises StoreFailed."""
+        """Sync the files of a store.
+
+        Raises:
+            StoreFailed: the sync failed.
+        """
         job = store.begin_sync()
         if job is not None:
             failure = job()
@@ -158,11 +170,15 @@ class TargetAccount:
         return ""
 
     def begin(self, config: StreamConfig, created_ns: int) -> Build:
-        """Begin to build a stream. Raises StoreFailed."""
+        """Begin to build a stream; if `created_ns` is 0, the stream is created at the current time.
+
+        Raises:
+            StoreFailed: the temporary directory cannot be created.
+        """
         return Build(self, config, created_ns)
 
     def publish(self, build: Build) -> None:
-        """Move a complete stream from its temporary directory to its final one.
+        """Sync a complete stream, and move it from its temporary directory to its final directory.
 
         Raises:
             StoreFailed: the stream was not imported; the text says so if its directory remains.
@@ -182,7 +198,11 @@ class TargetAccount:
         self._add(writer.config)
 
     def _take_back(self, build: Build, error: StoreFailed) -> None:
-        """Remove a stream that could not be moved. Raises StoreFailed if its directory cannot be removed."""
+        """Remove the final directory of a stream, if the stream was moved there before the move failed.
+
+        Raises:
+            StoreFailed: the directory cannot be removed.
+        """
         name = build.writer.config.name
         if self._disk.exists(build.files.directory_of(name)):
             return  # the move had no effect

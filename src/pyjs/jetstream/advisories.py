@@ -32,7 +32,10 @@ def publish(
     fields: Mapping[str, object],
     domain: str,
 ) -> None:
-    """Publish an advisory of type "io.nats.jetstream." + `kind`. Without a `domain`, it has no field `domain`."""
+    """Publish an advisory of the type "io.nats.jetstream." + `kind`.
+
+    If `domain` is empty, the advisory has no field `domain`.
+    """
     event = {"type": f"io.nats.jetstream.{kind}", "id": nuid(rng), "timestamp": time_text(now_ns), **fields}
     if domain:
         event["domain"] = domain
@@ -42,7 +45,10 @@ def publish(
 def publish_stream_action(
     account: Account, rng: Rng, name: str, action: str, now_ns: int, domain: str
 ) -> None:
-    """Publish the advisory about a change of a stream, if it has a subscriber; `action`: create, modify or delete."""
+    """Publish the advisory about a change of the stream `name`, if it has a subscriber.
+
+    `action` is create, modify or delete.
+    """
     subject = f"$JS.EVENT.ADVISORY.STREAM.{_STREAM_EVENTS[action]}.{name}".encode()
     if account.has_interest(subject):
         fields = {"stream": name, "action": action}
@@ -52,7 +58,7 @@ def publish_stream_action(
 def publish_batch_abandoned(
     account: Account, rng: Rng, name: str, batch: str, reason: str, now_ns: int, domain: str
 ) -> None:
-    """Publish the advisory of an abandoned batch of stream `name`, if it has a subscriber."""
+    """Publish the advisory about an abandoned batch of the stream `name`, if it has a subscriber."""
     subject = f"$JS.EVENT.ADVISORY.STREAM.BATCH_ABANDONED.{name}".encode()
     if account.has_interest(subject):
         fields = {"stream": name, "batch": batch, "reason": reason}

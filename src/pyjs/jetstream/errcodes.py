@@ -27,7 +27,7 @@ class ApiError(Exception):
 
 
 class LeaderChanged(ApiError):
-    """Raised if this server no longer leads the stream of a request. Another server may answer the request."""
+    """Raised if this server no longer leads the stream of a request, so that another server may answer it."""
 
     def __init__(self, *, is_unknown: bool = False) -> None:
         super().__init__(503, 10008, "JetStream system temporarily unavailable")
@@ -47,7 +47,7 @@ class ErrorCode:
     def error(self, **values: object) -> ApiError:
         """Return the error to raise; `values` fill the template.
 
-        Paths are removed, since clients must not see them.
+        If `err` is a StoreFailed, only its reason is used, since clients must not see its path.
         """
         failure = values.get("err")
         if isinstance(failure, StoreFailed):
@@ -65,7 +65,10 @@ class ErrorCode:
 
 
 def _as_go_says(reason: str) -> str:
-    """Return the text of an operating system's error as Go writes it, with a lower-case first letter."""
+    """Return an error text of the operating system as Go writes it, with a lower-case first letter.
+
+    A text that begins with an acronym is not changed.
+    """
     return reason[:1].lower() + reason[1:] if reason[1:2].islower() else reason
 
 
@@ -346,5 +349,5 @@ def invalid_config(text: str) -> ApiError:
 
 
 def refuse_config(wrong: object, text: str) -> None:
-    """Raise `invalid_config` if `wrong` is true."""
+    """Raise the error of `invalid_config` with `text` if `wrong` is true."""
     STREAM_INVALID_CONFIG.raise_if(wrong, err=text)

@@ -20,7 +20,7 @@ DIRECT_QUEUE = b"_zzz_"  # queue group in which the replicas of a stream and its
 
 
 def stream_in(subject: str, domain: str) -> str:
-    """Return the stream named in the subject of an ack, a pull request or a direct get, or "" for other subjects."""
+    """Return the name of the stream in the subject of an ack, pull request or direct get; "" for other subjects."""
     tokens = subject.split(".")
     if len(tokens) < 5 or tokens[0] != "$JS":
         return ""

@@ -66,12 +66,15 @@ LOAD_AFTER_NS = 100_000_000
 
 
 class JetStreamServer:
-    """JetStream of one server."""
+    """The JetStream part of one server, with an engine and an API for each account."""
 
     def __init__(
         self, host: ServiceHost, member: MemberNode | None = None, spread: SpreadNode | None = None
     ) -> None:
-        """Create the parts; `member` connects the server to a JetStream cluster, `spread` to the other workers."""
+        """Create the parts of JetStream.
+
+        `member` connects the server to a JetStream cluster, and `spread` to the other workers.
+        """
         self._host = host
         self._disk = host.disk
         self.options = replace(host.options.jetstream)  # a copy, since a reload changes some of them
@@ -127,7 +130,7 @@ class JetStreamServer:
 
     @property
     def used(self) -> tuple[int, int]:
-        """The bytes of memory and file streams; of several workers that share the streams, those of this one."""
+        """The bytes that memory streams and file streams use, without the streams of other workers."""
         if self.shared.spread is None:
             return self.memory.used, self.storage.used
         own = self.shared.spread.usage.own()
@@ -152,7 +155,7 @@ class JetStreamServer:
         Raises, at any step:
             StoreForeign: the store directory is that of a nats-server.
             StoreLocked: another server uses the store directory.
-            StoreShared: a worker has streams, and is not among the workers now; or two have one of the same name.
+            StoreShared: a worker that is no longer started has streams, or two workers have streams of the same name.
             OSError: the store directory cannot be used.
         """
         refuse_foreign(self._disk, self.options.store_dir)
@@ -211,7 +214,7 @@ class JetStreamServer:
                 yield
 
     def apply_options(self) -> None:
-        """Apply reloaded options: JetStream and its limits in the accounts, and the server's own limits."""
+        """Apply the limits of reloaded options, and start or stop JetStream of accounts accordingly."""
         new = self._host.options.jetstream
         self.options.max_memory, self.options.max_storage = new.max_memory, new.max_storage
         self.shared.max_payload = self._host.options.limits.max_payload
@@ -225,7 +228,10 @@ class JetStreamServer:
             pass
 
     def _apply_to_accounts(self) -> Iterator[None]:
-        """Start or stop JetStream of each account, or change its limits, according to the options; in steps."""
+        """Start or stop JetStream of each account, or change its limits, according to the options.
+
+        The work is done in steps.
+        """
         for account in list(self._host.accounts.values()):
             yield from self._apply_to(account)
 
@@ -237,7 +243,10 @@ class JetStreamServer:
             engine.change_limits(limits)
 
     def _switch(self, account: Account, limits: AccountJetStreamOptions | None) -> Iterator[None]:
-        """Start JetStream of an account, or stop it if `limits` is None; in steps."""
+        """Start JetStream of an account, or stop it if `limits` is None.
+
+        The work is done in steps.
+        """
         engine = self.accounts.get(account.name)
         api = self._apis.get(account.name)
         if api is not None and engine is None and limits is None:
@@ -255,7 +264,10 @@ class JetStreamServer:
             yield from engine.recover_steps()
 
     def _log_unserved_accounts(self) -> None:
-        """Log each stored account that has no JetStream in this configuration; its files stay but are not served."""
+        """Log each stored account that has no JetStream in this configuration.
+
+        Its files stay, but are not served.
+        """
         known = {file_name(name) for name in self.accounts}
         for name in self._disk.list_dir(self.options.store_dir):
             if not name.startswith(".") and name not in known:
@@ -264,7 +276,7 @@ class JetStreamServer:
 
     @property
     def is_changing(self) -> bool:
-        """Return whether changes of metadata, or the log of a cluster, are being written."""
+        """Whether changes of metadata, or the log of a cluster, are being written."""
         member = self.shared.member
         return self.shared.metadata.pending > 0 or (member is not None and member.is_busy)
 

@@ -23,7 +23,10 @@ Makes a link DIRECTORY/{NAME} to this pyjs-server. To remove it, delete the link
 
 
 def run(words: list[str], program: str, out: TextIO, err: TextIO) -> int:
-    """Run the command with the words after `alias`; `program` is the path of pyjs-server. Return the exit code."""
+    """Run the command with the words after `alias`, and return its exit code.
+
+    `program` is the path of pyjs-server.
+    """
     if words in (["-h"], ["--help"]):
         out.write(f"{USAGE}\n")
         return 0
@@ -49,7 +52,7 @@ def run(words: list[str], program: str, out: TextIO, err: TextIO) -> int:
 
 
 def _problem(link: str, program: str) -> str:
-    """Return the reason why the link cannot be made, or ""."""
+    """Return the reason why the link cannot be made, or "" if it can."""
     if os.path.basename(program) != "pyjs-server" or not os.access(program, os.X_OK):
         return "this server was not started as the program pyjs-server: install the wheel, and run that"
     if os.path.lexists(link) and not (os.path.exists(link) and os.path.samefile(link, program)):

@@ -58,7 +58,7 @@ class Login:
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """The paths of the files for TLS; "": not given."""
+    """The paths of the certificates and of the key for TLS; "" if a path is not given."""
 
     ca: str = ""
     cert: str = ""
@@ -78,10 +78,12 @@ class OperatorConnection:
         name: str = "pyjs-server",
         fix: str = LOGIN,
     ) -> None:
-        """Connect to `url` as `name` and log in; `fix` is the remedy in the error if the login is refused.
+        """Connect to `url` as the client `name`, and log in.
+
+        A user or token in the URL replaces `login`. `fix` is the remedy in the error if the login is refused.
 
         Raises:
-            AskFailed: nothing listens at `url`, no NATS server answers there, or the server refuses the login.
+            AskFailed: the URL is invalid, the connection fails, or the server refuses the login.
         """
         parts = urlsplit(url if "://" in url else f"nats://{url}")
         try:
@@ -125,10 +127,10 @@ class OperatorConnection:
         self._socket.close()
 
     def request(self, subject: str, body: bytes) -> dict[str, object]:
-        """Return the first answer, as JSON.
+        """Send a request, and return the first answer, decoded from JSON.
 
         Raises:
-            AskFailed: no answer, or the user may not send this request.
+            AskFailed: there is no answer, or it is no JSON object, or the user may not send this request.
         """
         [answer] = self.request_all([(subject, body)])
         if answer is None:
@@ -136,7 +138,9 @@ class OperatorConnection:
         return answer
 
     def request_all(self, requests: Sequence[tuple[str, bytes]]) -> list[dict[str, object] | None]:
-        """Send requests together, each a subject and a body; return their answers in this order, None for status 503.
+        """Send requests together, and return their answers in the same order.
+
+        Each request is a subject and a body. The answer is None for a request without a responder (status 503).
 
         Raises:
             AskFailed: no answer in time, or the user may not send a request.
@@ -197,7 +201,11 @@ class OperatorConnection:
             pass
 
     def _answer(self) -> tuple[int, dict[str, object] | None]:
-        """Return the number of the request that the next message answers, and the answer."""
+        """Return the number of the request that the next message answers, and its answer, or None for status 503.
+
+        Raises:
+            AskFailed: the connection fails, or the message is not valid.
+        """
         while True:
             verb, line = self._operation()
             if verb not in (b"MSG", b"HMSG"):

@@ -62,7 +62,13 @@ def _password(given: Mapping[str, str], otherwise: str) -> str:
 
 
 def _secret(path: str) -> str:
-    """Return the first line of a file, which may be a pipe, or of standard input. Raises AskFailed."""
+    """Return the password in the first line of a file, or of standard input if `path` is "-".
+
+    If standard input is a terminal, the user is prompted for the password.
+
+    Raises:
+        AskFailed: the line is empty or too long, or cannot be read.
+    """
     if path == STDIN and sys.stdin.isatty():
         return getpass.getpass("Password: ")
     try:
@@ -93,7 +99,11 @@ def _text(path: str) -> str:
 
 
 def _blocks(text: str, path: str) -> tuple[str, str]:
-    """Return the token and the seed of a credentials file: the lines after the two BEGIN lines."""
+    """Return the token and the seed of a credentials file: the lines after the two BEGIN lines.
+
+    Raises:
+        AskFailed: the text does not have exactly two BEGIN lines.
+    """
     lines = [line.strip() for line in text.splitlines()]
     found = [lines[at + 1] for at, line in enumerate(lines[:-1]) if line.startswith("-----BEGIN ")]
     if len(found) != 2:

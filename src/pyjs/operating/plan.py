@@ -60,26 +60,30 @@ class Arguments(NamedTuple):
     as_json: bool
 
     def get(self, name: str) -> str:
-        """Return a value, or ""."""
+        """Return the value of the option --`name`, or "" if it was not given."""
         return self.values.get(f"--{name}", "")
 
     @property
     def named(self) -> dict[str, str]:
-        """The values by name, without dashes."""
+        """The values of the options, by name without dashes."""
         return {name.lstrip("-"): value for name, value in self.values.items()}
 
     @property
     def config(self) -> str:
-        """The configuration file."""
+        """The path of the configuration file, or "" if it was not given."""
         return self.get("config") or self.values.get("-c", "")
 
 
 class PlanFailed(PyjsError):
-    """Raised when the plan cannot be made; the exception's text says why."""
+    """Raised when the plan cannot be made; the exception's text has the reason."""
 
 
 def parse(words: list[str]) -> Arguments:
-    """Return the arguments in `words`. Raises PlanFailed with the usage."""
+    """Return the arguments in `words`.
+
+    Raises:
+        PlanFailed: an argument is unknown or lacks its value, or -c is missing; the text includes the usage.
+    """
     values: dict[str, str] = {}
     as_json = False
     rest = iter(words)
@@ -109,7 +113,10 @@ def run(
     err: TextIO,
     environment: Mapping[str, str] | None = None,
 ) -> int:
-    """Print the plan; return the exit code. `environment` may have a login."""
+    """Print the plan, and return the exit code.
+
+    Without a login in the arguments, variables of `environment` such as NATS_USER are used.
+    """
     try:
         chosen = _chosen(arguments, declared)
         login = read_login(arguments.named, environment or {})
@@ -141,7 +148,11 @@ def _lines(plans: list[Plan], arguments: Arguments) -> Iterator[str]:
 
 
 def _chosen(arguments: Arguments, declared: tuple[AccountAssets, ...]) -> tuple[AccountAssets, ...]:
-    """Return the accounts of the plan: all, or the one in the arguments."""
+    """Return the declared assets of all accounts, or only of the account in the arguments.
+
+    Raises:
+        PlanFailed: the file declares nothing for that account.
+    """
     name = arguments.get("account")
     names = [each.account for each in declared]
     if name and name not in names:
@@ -169,7 +180,11 @@ def _carried_out(exchange: Exchange[Plan], connection: OperatorConnection) -> Pl
 
 
 def _url(arguments: Arguments, options: Options) -> str:
-    """Return the address of the server. Raises PlanFailed."""
+    """Return the address of the server: the given one, or that of the configuration.
+
+    Raises:
+        PlanFailed: no address is given, and the configuration has no fixed port.
+    """
     text = arguments.get("server")
     if not text:
         if options.port <= 0:
@@ -180,10 +195,12 @@ def _url(arguments: Arguments, options: Options) -> str:
 
 
 def _login_in(options: Options, account: str) -> Login:
-    """Return the login of a user of the account, if the file has the user's password in plain text.
+    """Return a login for the account from the configuration, with a token or password in plain text.
+
+    The login is empty if the configuration requires none.
 
     Raises:
-        PlanFailed: there is no such user.
+        PlanFailed: the configuration has no such login.
     """
     single, listed = options.authorization, options.accounts.get(account)
     if account == GLOBAL_ACCOUNT:

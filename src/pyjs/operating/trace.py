@@ -112,7 +112,11 @@ def _number(name: str, text: str) -> int:
 
 
 def _ask(options: dict[str, str], environment: Mapping[str, str], body: dict[str, object]) -> str:
-    """Send the request, and return a line about its success."""
+    """Send the request, and return a line about its success.
+
+    Raises:
+        AskFailed: the server cannot be reached, or refuses the request.
+    """
     url = options.get("server") or environment.get("NATS_URL") or "nats://127.0.0.1:4222"
     files = TlsFiles(*(options.get(name, "") for name in ("tlsca", "tlscert", "tlskey")))
     login = read_login(options, environment) or Login()
@@ -132,7 +136,11 @@ def _ask(options: dict[str, str], environment: Mapping[str, str], body: dict[str
 
 
 def _server(connection: OperatorConnection, name: str) -> tuple[str, str]:
-    """Return the name and id of the server for the request."""
+    """Return the name and id of the server named `name`, or of the connected server if `name` is empty.
+
+    Raises:
+        AskFailed: no server has this name, or its id is invalid.
+    """
     if not name or name == connection.info.get("server_name"):
         return printable(str(connection.info.get("server_name"))), _id(connection.info)
     wanted = json.dumps({"server_name": name, "exact_match": True}).encode()
@@ -144,7 +152,11 @@ def _server(connection: OperatorConnection, name: str) -> tuple[str, str]:
 
 
 def _id(server: Mapping[str, object]) -> str:
-    """Return the id in a server's description; the id must be usable as one token of a subject."""
+    """Return the id in the description of a server.
+
+    Raises:
+        AskFailed: the id cannot be used as a token of a subject.
+    """
     found = str(server.get("server_id") or server.get("id"))
     if not found.isalnum():
         raise AskFailed("the server has no valid id: is it a NATS server?")

@@ -37,7 +37,11 @@ SECTIONS = ("pipeline", "options", "spark", "catalog")
 
 
 def from_file(path: str, more: Mapping[str, str]) -> Job:
-    """Return the job that a file defines; options in `more` override those in the file. Raises OptionError."""
+    """Return the job that a file defines; options in `more` override those in the file.
+
+    Raises:
+        OptionError: the file cannot be read, or does not define a valid job.
+    """
     said = tables_of(path)
     try:
         return from_tables(said, more)
@@ -46,7 +50,11 @@ def from_file(path: str, more: Mapping[str, str]) -> Job:
 
 
 def tables_of(path: str) -> dict[str, object]:
-    """Return the contents of a file. Raises OptionError."""
+    """Return the contents of a TOML file.
+
+    Raises:
+        OptionError: the file cannot be read, or is not TOML.
+    """
     try:
         with open(path, "rb") as file:
             return tomllib.load(file)
@@ -57,7 +65,13 @@ def tables_of(path: str) -> dict[str, object]:
 
 
 def from_tables(said: Mapping[str, object], more: Mapping[str, str]) -> Job:
-    """Return the job that the sections of a file define; options in `more` override theirs. Raises OptionError."""
+    """Return the job that the sections of a file define.
+
+    Options in `more` override those of the file.
+
+    Raises:
+        OptionError: a section, key or value is missing or not allowed.
+    """
     head = dict(_table(said, "pipeline"))
     if "kind" not in head:
         raise OptionError("key kind is missing in [pipeline]")
@@ -77,19 +91,22 @@ def _lower(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def _documented(options: Mapping[str, str]) -> dict[str, str]:
-    """Return options under their documented names."""
+    """Return `options` with the documented spelling of the known names."""
     return {BY_NAME[name].name if name in BY_NAME else name: value for name, value in options.items()}
 
 
 def refuse_unknown(said: Iterable[str], known: tuple[str, ...], what: str) -> None:
-    """Refuse an unknown name; the error suggests the most similar known one. Raises OptionError."""
+    """Raise OptionError for the first name in `said` that is not in `known`.
+
+    The error calls the name a `what`, and suggests the most similar known name.
+    """
     for name in said:
         if name not in known:
             raise OptionError(f"{what} {name} is unknown; {suggestion(name, known)}")
 
 
 def _table(said: Mapping[str, object], name: str) -> Mapping[str, object]:
-    """Return a section, or {} if it is missing. Raises OptionError."""
+    """Return a section, or {} if it is missing. Raises OptionError if it is not a table."""
     found = said.get(name, {})
     if not isinstance(found, dict):
         raise OptionError(f"{name} is no section; write [{name}] and its keys below")
@@ -106,7 +123,11 @@ def _flat(section: Mapping[str, object], before: str = "") -> Iterator[tuple[str
 
 
 def _text(key: str, value: object) -> str:
-    """Return a value of a file as a text for Spark. Raises OptionError."""
+    """Return the value of a key as text for Spark; a list of texts is joined by commas.
+
+    Raises:
+        OptionError: the value has another type.
+    """
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str | int | float):
@@ -119,7 +140,11 @@ def _text(key: str, value: object) -> str:
 
 
 def _texts(key: str, value: object) -> list[str]:
-    """Return the texts of a key that may have several. Raises OptionError."""
+    """Return the value of a key as a list of texts; a single text becomes a list.
+
+    Raises:
+        OptionError: the value has another type.
+    """
     found = [value] if isinstance(value, str) else value
     if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
         raise OptionError(f"{key}={value} is not allowed; allowed: a list of texts")

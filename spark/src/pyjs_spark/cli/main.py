@@ -76,12 +76,15 @@ def _fail(text: str, code: int) -> int:
 
 
 class Terminated(KeyboardInterrupt):
-    """Raised at SIGTERM, which service managers send to stop a continuous run; ends a command as Ctrl-C does."""
+    """Raised when SIGTERM arrives; it ends a command as Ctrl-C does."""
 
 
 @contextmanager
 def _ended_by_sigterm() -> Iterator[None]:
-    """Raise Terminated if SIGTERM arrives in the `with` block, so that status files and Spark are closed."""
+    """Raise Terminated if SIGTERM arrives in the `with` block, so that status files and Spark are closed.
+
+    Outside the main thread, which alone receives signals, nothing is changed.
+    """
 
     def end(number: int, frame: FrameType | None) -> NoReturn:
         raise Terminated
@@ -98,7 +101,7 @@ def _ended_by_sigterm() -> Iterator[None]:
 
 
 def _act(said: argparse.Namespace) -> int:
-    """Run the command once, or repeatedly if the command line has --continuous."""
+    """Run the command once, or repeatedly with --continuous, and return the exit code."""
     if hasattr(said, "every"):
         said.every = _seconds(said)
     if getattr(said, "app", None) is not None:
@@ -115,7 +118,13 @@ def _act(said: argparse.Namespace) -> int:
 
 
 def _done(job: Job, command: str, said: argparse.Namespace) -> Outcome:
-    """Run a subcommand. The name of a kind of job means `run`, with keys from the command line instead of a file."""
+    """Run a command, and return its outcome.
+
+    The name of a kind of job means `run`, with keys from the command line instead of a file.
+
+    Raises:
+        OptionError: the command is `status`, and this kind of job stores no progress.
+    """
     kind = job.kind
     if command == "validate":
         return kind.validate(job)
@@ -147,7 +156,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _check_command(given: Sequence[str]) -> None:
-    """Refuse an unknown command, with a better error text than argparse's."""
+    """Raise OptionError if the command is missing or unknown."""
     first = given[0] if given else ""
     if not first:
         raise OptionError(f"name a command: {', '.join(COMMANDS)}")
@@ -190,13 +199,17 @@ def _add_running(parser: argparse.ArgumentParser) -> None:
 
 
 def _check_watched(job: Job, said: argparse.Namespace) -> None:
-    """Refuse an option of `run` that jobs of this kind do not have. Raises OptionError."""
+    """Raise OptionError if --status-file is given for a kind of job that has no status file."""
     if getattr(said, "status_file", None) is not None and not job.kind.is_watched:
         raise OptionError("--status-file: only archives tell how far they are so; leave it out")
 
 
 def job_of(said: argparse.Namespace) -> Job:
-    """Return the job of the command line. Raises OptionError."""
+    """Return the job that the command line defines, with its arguments or with a file.
+
+    Raises:
+        OptionError: an argument or the file is not valid.
+    """
     options = _options(said)
     path = getattr(said, "config", None)
     kind = KINDS.get(said.command, KINDS["archive"])
@@ -234,7 +247,11 @@ def _split(option: str) -> tuple[str, str]:
 
 
 def _seconds(said: argparse.Namespace) -> float:
-    """Return the interval of --continuous, in seconds. Raises OptionError."""
+    """Return the interval of --continuous in seconds, by default one minute.
+
+    Raises:
+        OptionError: --every is invalid, or is given without --continuous.
+    """
     if said.every is not None and not said.continuous:
         raise OptionError("--every says how often --continuous looks; give that too, or leave it out")
     try:

@@ -22,7 +22,11 @@ WORKER_ERROR = re.compile(r"pyjs_spark\.errors\.(\w+): (.+)")
 
 @contextmanager
 def own_spark(name: str, master: str, settings: Mapping[str, str]) -> Iterator[SparkSession]:
-    """Yield a Spark session that ends with the block. An exception of a worker is raised as the original error."""
+    """Yield a Spark session, and stop it at the end of the `with` block.
+
+    Raises:
+        SparkError: the error of a worker, or another failure of Spark in the block.
+    """
     # The command reports errors of workers in one line; Spark would log each three times, with its stack.
     quiet = {"spark.log.level": "OFF", "spark.ui.showConsoleProgress": sys.stderr.isatty()}
     spark = None
@@ -44,12 +48,18 @@ def own_spark(name: str, master: str, settings: Mapping[str, str]) -> Iterator[S
 
 
 def _is_told(record: logging.LogRecord) -> bool:
-    """Return False for Py4J's stack trace of an interrupt, which the command reports in one line; otherwise True."""
+    """Return whether a record should be logged: not if it is Py4J's stack trace of an interrupt.
+
+    The command reports an interrupt in one line.
+    """
     return not record.getMessage().endswith("while sending command.")
 
 
 def worker_error(text: str) -> SparkError:
-    """Return the error of a worker from the text of Spark's exception."""
+    """Return the error of a worker from the text of Spark's exception.
+
+    If the text has no error of this package, a SparkError with a summary of the text is returned.
+    """
     match = WORKER_ERROR.search(text)
     kind = getattr(errors, match[1], None) if match else None
     if match is None or kind is None:
@@ -62,7 +72,10 @@ def worker_error(text: str) -> SparkError:
 
 
 def _why(text: str) -> str:
-    """Return the end of the last Python traceback in the text; without one, the start of the text."""
+    """Return a short cause from the text of Spark's exception.
+
+    The cause is the exception of the last Python traceback or, without a traceback, the first two lines of the text.
+    """
     _, found, after = text.rpartition(TRACEBACK)
     ends = [line for line in after.splitlines() if line and not line[0].isspace()]
     if found and ends:

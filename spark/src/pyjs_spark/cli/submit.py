@@ -43,7 +43,7 @@ sys.exit(main())
 
 
 def package(folder: str) -> tuple[str, str]:
-    """Write the zip and the application into a folder; return their paths."""
+    """Write a zip of this package and an application into a folder, and return their paths."""
     os.makedirs(folder, exist_ok=True)
     path, application = os.path.join(folder, ZIP), os.path.join(folder, APPLICATION)
     source = Path(__file__).parents[2]
@@ -61,7 +61,7 @@ def package(folder: str) -> tuple[str, str]:
 def line(
     master: str, package: str, application: str, argv: Sequence[str], settings: Mapping[str, str]
 ) -> list[str]:
-    """Return the command as a list of words. Raises OptionError if `master` is not a cluster."""
+    """Return the spark-submit command as a list of words. Raises OptionError if `master` is local."""
     if master.startswith("local"):
         raise OptionError(
             f"--master {master} is no cluster; name one, such as spark://host:7077, yarn or k8s://host:443"
@@ -74,7 +74,7 @@ def line(
 
 
 def _program() -> str:
-    """Return the path of spark-submit: the one in PATH, or the one of the installed pyspark."""
+    """Return the path of spark-submit in PATH or in the installed pyspark, or else "spark-submit"."""
     found = shutil.which("spark-submit")
     spec = importlib.util.find_spec("pyspark")
     if found or spec is None or spec.origin is None:
@@ -83,13 +83,16 @@ def _program() -> str:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments specific to this command."""
+    """Add the arguments of `submit-args` that the other commands do not have."""
     parser.add_argument("--app", metavar="FILE", help="an application of yours in place of a pipeline")
     parser.add_argument("--to", default=".", metavar="FOLDER", help="where the packaged files are written")
 
 
 def run(job: Job, said: argparse.Namespace) -> int:
-    """Print the command that submits a job of any kind."""
+    """Package this program for a cluster, and print the command that submits a job.
+
+    Returns the exit code.
+    """
     options = [word for each in said.option for word in ("-o", each)]
     master = said.master or job.master
     if said.config is not None:
@@ -103,7 +106,13 @@ def run(job: Job, said: argparse.Namespace) -> int:
 
 
 def run_app(said: argparse.Namespace) -> int:
-    """Print the command that submits an application."""
+    """Package this program for a cluster, and print the command that submits the user's application.
+
+    Returns the exit code.
+
+    Raises:
+        OptionError: the application does not exist, or a pipeline is given too, or the master is local.
+    """
     if said.stream is not None or said.config is not None or said.option or said.server is not None:
         raise OptionError(
             f"--app {said.app} is in place of a pipeline; leave the pipeline and its options out"

@@ -38,7 +38,10 @@ if TYPE_CHECKING:
 
 
 class RangeReader:
-    """The part of both readers that runs in workers and reads one range as Arrow batches. Pickled; immutable."""
+    """The part of a reader that reads ranges of messages as Arrow batches, in workers.
+
+    It is pickled, so its attributes must never change.
+    """
 
     def __init__(self, options: Options, projection: Projection) -> None:
         self.options = options
@@ -49,13 +52,19 @@ class RangeReader:
         return [InputPartition(self.range_of(span, subjects)) for span in spans]
 
     def rows(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read one task's range; Spark passes None as the only partition of an empty plan."""
+        """Yield the messages of one task's range, with the column names of the user's schema.
+
+        The value of `partition` is None if the plan is empty.
+        """
         if partition.value is None:
             return iter(())
         return self._as_planned(self.messages(partition.value))
 
     def messages(self, what: ReadRange) -> Iterator[pa.RecordBatch]:
-        """Read one range by the options' mode, with the columns and names of messages."""
+        """Yield the messages of a range, read in the mode of the options, with the column names of messages.
+
+        With failOnDataLoss=false, lost messages are logged.
+        """
         from pyjs_spark.read import modes  # imported lazily: not needed for planning
 
         report = Report()
@@ -85,7 +94,7 @@ class RangeReader:
 
 
 class JetStreamReader(DataSourceReader):
-    """The reader of a batch."""
+    """The reader of a batch read of messages."""
 
     def __init__(self, reading: RangeReader, planner: Planner) -> None:
         self._reading = reading
@@ -93,18 +102,18 @@ class JetStreamReader(DataSourceReader):
         self._bounds = Bounds()
 
     def partitions(self) -> list[InputPartition]:
-        """Request the streams' states, and cut their ranges into tasks."""
+        """Request the states of the streams, and return the tasks that read them."""
         chosen = self._bounds.subjects
         subjects = self._reading.options.subjects if chosen is None else chosen
         return self._reading.ranges(self._planner.batch(self._bounds), subjects)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read one task's range, in a worker."""
+        """Yield the messages of one task's range; called in a worker."""
         return self._reading.rows(partition)
 
 
 class FilteringReader(JetStreamReader):
-    """The reader of a batch whose plan uses filters of the query."""
+    """The reader of a batch read whose plan uses the filters of the query."""
 
     def pushFilters(self, filters: list[Filter]) -> list[Any]:
         """Store the filters that the plan can use; return those that Spark must apply."""
@@ -113,7 +122,7 @@ class FilteringReader(JetStreamReader):
 
 
 class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """The source of a streaming query."""
+    """The reader of a streaming query."""
 
     def __init__(self, reading: RangeReader, planner: Planner) -> None:
         self._reading = reading
@@ -158,7 +167,10 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return offsets.to_json(end, self._cut(start))
 
     def _cut(self, offset: dict[str, object] | None) -> offsets.Cut:
-        """Return the rules for cutting ranges: those in the checkpoint, even if the options have changed since."""
+        """Return the rules in `offset` for cutting ranges into tasks.
+
+        If `offset` has no rules, those of the options are returned.
+        """
         found = None if offset is None else offsets.cut_in(offset)
         return found or self._planner.cut
 
@@ -167,18 +179,21 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._target = self._planner.newest()
 
     def reportLatestOffset(self) -> dict[str, object]:
-        """Return the end of the streams and the losses for the query's progress; never stored in a checkpoint."""
+        """Return the end of the streams and the numbers of lost messages, for the progress of the query."""
         newest = offsets.to_json(self._planner.newest(), self._planner.cut)
         lost = self._planner.losses.counts
         return {**newest, "lost": dict(lost)} if lost else newest
 
     def partitions(self, start: dict[str, object], end: dict[str, object]) -> list[InputPartition]:
-        """Cut the range between two offsets into tasks. After a crash, Spark passes the same two offsets again."""
+        """Return the tasks that read the range between two offsets.
+
+        After a crash, Spark passes the same two offsets again.
+        """
         spans = self._planner.between(offsets.from_json(start), offsets.from_json(end), self._cut(end))
         return self._reading.ranges(spans, self._reading.options.subjects)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read one task's range, in a worker."""
+        """Yield the messages of one task's range; called in a worker."""
         return self._reading.rows(partition)
 
     def commit(self, end: dict[str, object]) -> None:

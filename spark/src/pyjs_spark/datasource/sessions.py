@@ -58,7 +58,10 @@ def register(spark: SparkSession) -> None:
 
 
 def activate(spark: Any) -> None:
-    """Make a session the active session of this thread, in which Spark looks up sinks written in Python."""
+    """Make a session the active session of this thread, in which Spark looks up sinks written in Python.
+
+    A session of Spark Connect is not changed.
+    """
     if "connect" not in type(spark).__module__:
         sessions = getattr(spark._jvm, "org.apache.spark.sql.classic.SparkSession")
         sessions.setActiveSession(spark._jsparkSession)
@@ -89,7 +92,13 @@ def session(app_name: str = "pyjs", master: str = "local[*]", **conf: object) ->
 
 
 def make(app_name: str, master: str, conf: Mapping[str, object]) -> SparkSession:
-    """Return a session; under spark-submit its master is that of the submission. Raises SparkMissing."""
+    """Return a Spark session; `conf` overrides the default settings.
+
+    Under spark-submit, the session has the master of the submission, and `master` is ignored.
+
+    Raises:
+        SparkMissing: pyspark, pyarrow, or Java 17 or newer is missing.
+    """
     if master.startswith(CONNECT):
         return _connected(master, conf)
     check_installed()
@@ -110,7 +119,13 @@ def make(app_name: str, master: str, conf: Mapping[str, object]) -> SparkSession
 
 
 def _connected(remote: str, conf: Mapping[str, object]) -> SparkSession:
-    """Return a session of a Spark Connect server; it needs no Java here. Raises SparkMissing."""
+    """Return a session of the Spark Connect server at `remote`.
+
+    The settings in `conf` are applied if the server allows changes of them. Java is not needed on this machine.
+
+    Raises:
+        SparkMissing: a package is missing.
+    """
     check_packages()
     if importlib.util.find_spec("grpc") is None:
         raise SparkMissing(
@@ -130,7 +145,7 @@ def _text(value: object) -> str:
 
 
 def cores_of(master: str) -> int:
-    """Return the number of tasks that a local master runs at the same time."""
+    """Return the number of tasks that a local master, such as local[4], runs at the same time."""
     said = re.match(r"local\[(\d+)", master)
     if said or master == "local":
         return int(said[1]) if said else 1
@@ -139,7 +154,11 @@ def cores_of(master: str) -> int:
 
 
 def check_installed(master: str = "") -> None:
-    """Raise SparkMissing as check_packages() and check_java() do; a Connect client needs no Java."""
+    """Check the Python packages and, unless `master` is a Spark Connect server, Java.
+
+    Raises:
+        SparkMissing: a package or Java is missing, or its version is not supported.
+    """
     check_packages()
     if not master.startswith(CONNECT):
         check_java()
@@ -181,6 +200,6 @@ def check_java() -> None:
 
 
 def java_version(said: str) -> int | None:
-    """Return the major version from `java -version`, or None."""
+    """Return the major version in the output of `java -version`, or None if it has none."""
     match = re.search(r'version "(?:1\.)?(\d+)', said)
     return int(match[1]) if match else None

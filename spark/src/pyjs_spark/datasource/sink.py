@@ -40,7 +40,12 @@ class Committed(Delivered, WriterCommitMessage):
 
 
 def batch_writer(options: SinkOptions, fields: Sequence[SparkField], overwrite: bool) -> JetStreamWriter:
-    """Return the writer of one batch. Raises OptionError, SchemaError."""
+    """Return the writer of one batch.
+
+    Raises:
+        OptionError: `overwrite` is set.
+        SchemaError: the columns cannot be written.
+    """
     if overwrite:
         raise OptionError(
             "mode overwrite: a stream cannot be replaced by a write; use mode append, and purge the stream before if "
@@ -54,14 +59,22 @@ def batch_writer(options: SinkOptions, fields: Sequence[SparkField], overwrite: 
 def stream_writer(
     options: SinkOptions, fields: Sequence[SparkField], overwrite: bool
 ) -> JetStreamStreamWriter:
-    """Return the writer of a streaming query. Raises OptionError, SchemaError."""
+    """Return the writer of a streaming query.
+
+    Raises:
+        OptionError: `overwrite` is set.
+        SchemaError: the columns cannot be written.
+    """
     if overwrite:
         raise OptionError("output mode complete: a stream cannot be replaced; use append or update")
     return JetStreamStreamWriter(options, plan_rows(fields, options))
 
 
 class PartitionWriter:
-    """The part that both writers share. It is pickled to the workers, where `write` runs, and never changes."""
+    """The common part of both writers, which writes partitions in the workers.
+
+    It is pickled, so its attributes must never change.
+    """
 
     def __init__(self, options: SinkOptions, plan: RowPlan) -> None:
         self.options = options
@@ -69,7 +82,7 @@ class PartitionWriter:
         self.run = new_attempt()
 
     def write(self, batches: Iterator[pa.RecordBatch], sink_id: str, batch: int, part: int) -> Committed:
-        """Write one partition over its own connection."""
+        """Write one partition over its own connection, and return the result."""
         place = SinkPart(sink_id, batch, part, self.run)
         with closing(
             patiently(self.options.retries, lambda: begin(self.options, self.plan, place))
@@ -94,8 +107,9 @@ class JetStreamWriter(DataSourceArrowWriter):
     """The writer of a batch."""
 
     def __init__(self, options: SinkOptions, plan: RowPlan, is_unnamed: bool) -> None:
-        """Create the writer. If `is_unnamed` (no sinkId given), no later write can use the markers, so commit
-        and abort remove them.
+        """Create the writer of a batch; `is_unnamed` means that the user gave no sinkId.
+
+        No later write can use the markers of an unnamed sink, so commit and abort remove them.
         """
         self.batch: int | None = None  # number of the batch, if the caller knows it
         # Called with the rows of a partition; yields them at a limited rate, if the caller sets one.
@@ -104,17 +118,23 @@ class JetStreamWriter(DataSourceArrowWriter):
         self._is_unnamed = is_unnamed
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Write one partition, in a worker. In foreachBatch, a sink with an id gets the number of the batch."""
+        """Write one partition in a worker, and return the result.
+
+        The number of the batch is `batch` if that is set, otherwise the number of Spark's micro-batch, or 0.
+        """
         batch = int(_property(BATCH_ID) or 0) if self.batch is None else self.batch
         return self._writing.write(self.pace(iterator), self._writing.options.sink_id, batch, _partition())
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Handle the end of all partitions."""
+        """Log the duplicates of a completed write, and remove its markers if the user gave no sinkId."""
         self._writing.tell(messages)
         self._forget()
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Handle a permanent failure of a partition: stored rows remain; a write with a sinkId can be repeated."""
+        """Remove the markers of a failed write if the user gave no sinkId.
+
+        Stored rows remain; a write with a sinkId can be repeated.
+        """
         self._forget()
 
     def _forget(self) -> None:
@@ -137,7 +157,11 @@ class JetStreamStreamWriter(DataSourceStreamArrowWriter):
         self._writing = PartitionWriter(options, plan)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Write one partition of a micro-batch, in a worker."""
+        """Write one partition of a micro-batch in a worker, and return the result.
+
+        Raises:
+            SparkError: delivery=exactlyOnce, and Spark does not set the properties of the task that it needs.
+        """
         options = self._writing.options
         batch, query = _property(BATCH_ID), _property(QUERY_ID)
         sink_id = options.sink_id or query
@@ -149,7 +173,7 @@ class JetStreamStreamWriter(DataSourceStreamArrowWriter):
         return self._writing.write(iterator, sink_id, int(batch or 0), _partition())
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Handle the end of all partitions of a micro-batch."""
+        """Log how many messages of the micro-batch the stream already had, if any."""
         self._writing.tell(messages)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:

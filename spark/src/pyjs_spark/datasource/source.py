@@ -46,7 +46,7 @@ class JetStreamSource(DataSource):
         return "jetstream"
 
     def schema(self) -> str:
-        """Return all columns except ts_ns; for buckets and object stores, the columns of their tables."""
+        """Return the schema of a read for which the user gave no schema, in DDL."""
         options = self._reading()
         if options.is_table:
             from pyjs_spark.datasource import tables
@@ -55,7 +55,7 @@ class JetStreamSource(DataSource):
         return spark_ddl(options.include_headers)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return the reader of a batch."""
+        """Return the reader of a batch read that has the columns in `schema`."""
         options = self._reading()
         check_batch(options)
         if options.is_table:
@@ -67,7 +67,7 @@ class JetStreamSource(DataSource):
         return kind(*self._parts(options, schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """Return the reader of a streaming query."""
+        """Return the reader of a streaming query that has the columns in `schema`."""
         options = self._reading()
         check_stream(options)
         if options.is_table:
@@ -101,9 +101,10 @@ class JetStreamSource(DataSource):
 
 
 def source_of(parallelism: int | None) -> type[JetStreamSource]:
-    """Return the source for a Spark with this `spark.default.parallelism`; None means that the setting is absent.
+    """Return the source class for a Spark session with `parallelism` as its `spark.default.parallelism`.
 
-    The process that plans a read does not know the session, so the class stores the number.
+    None means that the setting is absent. The class stores the number, since the process that plans a read does not
+    know the session.
     """
     if parallelism is None:
         return JetStreamSource

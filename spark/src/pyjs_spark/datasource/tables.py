@@ -31,13 +31,13 @@ from pyjs_spark.read.ranges import ReadRange, range_of
 
 
 def ddl(options: Options) -> str:
-    """Return the schema of a table whose user gave no schema."""
+    """Return the schema of a table for which the user gave no schema, in DDL."""
     types, extra = (kv.TYPES, kv.EXTRA) if options.buckets else (objects.TYPES, objects.EXTRA)
     return ", ".join(f"{name} {kind}" for name, kind in types.items() if name not in extra)
 
 
 def reader(options: Options, fields: Sequence[SparkField], parallelism: int) -> DataSourceReader:
-    """Return the reader of a batch."""
+    """Return the reader of a batch read of buckets or of an object store."""
     has_deletes = bool(options.include_deletes)
     if options.object_store:
         projection = pick(fields, objects.TYPES, objects.NULLABLE)
@@ -49,7 +49,7 @@ def reader(options: Options, fields: Sequence[SparkField], parallelism: int) -> 
 
 
 def stream_reader(options: Options, fields: Sequence[SparkField], parallelism: int) -> DataSourceStreamReader:
-    """Return the reader of a streaming query."""
+    """Return the reader of a streaming query of buckets."""
     return JetStreamStreamReader(*_every_revision(options, fields, parallelism))
 
 
@@ -63,10 +63,14 @@ def _every_revision(
 
 
 class TablePlanner(Planner):
-    """Plans reads of buckets, whose messages disappear by design."""
+    """A planner of reads of buckets, whose messages disappear by design."""
 
     def names(self) -> list[str]:
-        """Return the streams with messages. Raises StreamMissing."""
+        """Return the names of the streams that have messages.
+
+        Raises:
+            StreamMissing: a bucket or object store does not exist.
+        """
         return [name for name, state in self.states().items() if state.messages]
 
     def _states_of(self, names: Iterable[str]) -> dict[str, StreamState]:
@@ -87,7 +91,10 @@ class TablePlanner(Planner):
 
 
 class EntryRanges(RangeReader):
-    """Reads ranges of buckets' streams as entries. Pickled; immutable."""
+    """A reader of ranges of buckets' streams as entries.
+
+    It is pickled, so its attributes must never change.
+    """
 
     def __init__(self, options: Options, projection: Projection, *, has_deletes: bool) -> None:
         subjects = kv.filters(options.keys) if options.keys else ()
@@ -105,7 +112,7 @@ class EntryRanges(RangeReader):
         )
 
     def rows(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read one task's range."""
+        """Yield the entries in one task's range."""
         if partition.value is None:
             return iter(())
         bucket = partition.value.stream.removeprefix(buckets.KV_PREFIX)
@@ -116,7 +123,7 @@ class EntryRanges(RangeReader):
 
 
 class LatestReader(DataSourceReader):
-    """A batch read of the latest value of each key of buckets, or of each object of a store."""
+    """The reader of a batch read of the latest value of each key in buckets, or of each object in a store."""
 
     def __init__(self, options: Options, query: kv.Entries | objects.Listing) -> None:
         self._options = options
@@ -131,7 +138,7 @@ class LatestReader(DataSourceReader):
         return [InputPartition(replace(what, has_bodies=query.has_bodies)) for what in whole]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read one bucket, in a worker."""
+        """Yield the rows of one bucket or object store; called in a worker."""
         what = partition.value
         if what is None:
             return iter(())

@@ -70,13 +70,16 @@ IN_RECORDS = frozenset(("subject", "headers", "data"))
 
 
 def needs_records(columns: Sequence[str], headers: str) -> bool:
-    """Return whether any of these columns must be read from the records."""
+    """Return whether a column in `columns` must be read from the records.
+
+    `headers` is the option includeHeaders.
+    """
     wanted = IN_RECORDS if headers != "false" else IN_RECORDS - {"headers"}
     return bool(wanted & set(columns))
 
 
 def is_whole(data: memoryview, at: int, length: int) -> bool:
-    """Return whether the record at `at` is undamaged; the 8 bytes before it are needed too."""
+    """Return whether the record at `at` is undamaged; `data` must also have the 8 bytes before it."""
     end = at + length - CHECKSUM_SIZE
     before = int.from_bytes(data[at - CHECKSUM_SIZE : at], "little")
     stored = int.from_bytes(data[end : end + CHECKSUM_SIZE], "little")
@@ -105,12 +108,13 @@ def check_of(own: int) -> int:
 
 
 class Decoder:
-    """Decodes the entries and records of one piece after another into the rows of consecutive batches."""
+    """A decoder of entries and their records, which fills consecutive batches of rows."""
 
     def __init__(self, columns: Sequence[str], headers: str, rows_max: int, size_max: int) -> None:
-        """Fill `columns` (names of COLUMNS); a batch ends at `rows_max` rows or before `size_max` bytes.
+        """Initialize the decoder; it fills `columns` (names of COLUMNS).
 
-        A message larger than `size_max` gets a separate batch.
+        A batch ends at `rows_max` rows or before `size_max` bytes. A message larger than `size_max` gets a separate
+        batch.
         """
         assert headers in HEADERS
         assert set(columns) <= set(COLUMNS)
@@ -130,11 +134,12 @@ class Decoder:
         self._high = high
 
     def add(self, entries: object, start: int, data: object, base: int, check: int) -> int:
-        """Add rows for the entries from index `start` on; return the index of the first entry without a row.
+        """Add rows for the entries from index `start` on, and return the index of the first entry without a row.
 
-        Sets `state`. `data` has the records from offset `base` on, or is None if no column needs them. If
-        `check` is ALONE or CHAINED, each record must match its entry and its own `check` field; if CHAINED, also
-        its checksum, which continues that of the 8 bytes before it.
+        `state` is then the reason why the call returned. `data` has the records from offset `base` on, or is None if
+        no column needs them. If `check` is ALONE or CHAINED, each record must match its entry and its own `check`
+        field. If `check` is CHAINED, the checksum of a record must also continue that of the 8 bytes before the
+        record.
         """
         found: Any = np.frombuffer(entries, ENTRY)[start:]
         self.state = TAKEN
@@ -170,7 +175,7 @@ class Decoder:
         self._blocks: dict[int, bytes] = {}  # row -> headers, for rows that have some
 
     def _in_order(self, found: Any) -> int:
-        """Return how many of the first entries have ascending sequences in the range."""
+        """Return the number of leading entries that are messages with ascending sequences in the range."""
         seqs = found["seq"]
         before = np.concatenate((np.array([self.last_seq], np.uint64), seqs[:-1]))
         good = (seqs < self._high) & (seqs > before)
@@ -236,12 +241,12 @@ class Decoder:
 
 
 def _leading(good: Any) -> int:
-    """Return how many of the first elements are true."""
+    """Return the number of leading elements that are true."""
     return len(good) if good.all() else int(np.argmin(good))
 
 
 def _sound(found: Any, at: Any, size: int, check: int) -> int:
-    """Return how many of the first records do not overlap and end within `size` bytes."""
+    """Return the number of leading records that do not overlap and that end within `size` bytes."""
     fixed = RECORD_SIZE_MIN + np.where(found["flags"] & EXTENDED, 16, 0)
     ends = at + fixed + found["subject_len"] + found["size"]
     least = CHECKSUM_SIZE if check == CHAINED else 0
@@ -251,7 +256,7 @@ def _sound(found: Any, at: Any, size: int, check: int) -> int:
 
 
 def _checked(view: memoryview, found: Any, at: Any, count: int, check: int) -> int:
-    """Return how many of the first `count` records are undamaged and match their entries."""
+    """Return the number of leading records, up to `count`, that are undamaged and match their entries."""
     columns = ("seq", "ts", "size", "header_len", "subject_len", "flags")
     lists = [found[name][:count].tolist() for name in columns]
     for number, (place, seq, ts, size, header_len, subject_len, flags) in enumerate(

@@ -72,9 +72,10 @@ class Frames(NamedTuple):
 
 
 def frame_rows(columns: Columns, low: int, high: int, how: Framing, first: int, skip: bytes = b"") -> Frames:
-    """Return the publishes of rows [low, high) of `columns`; the first row of `columns` is row `first`.
+    """Return the publishes of rows [low, high) of `columns`.
 
-    `skip` has one byte for each row of `columns`; rows with a 1 are left out.
+    `first` is the row number of the first row of `columns`. `skip` has one byte for each row of `columns`; rows with
+    a 1 are left out.
     """
     subjects = _cells(columns.subject, low, high)
     payloads = _cells(columns.data, low, high)
@@ -123,7 +124,7 @@ def _cells(cells: Cells | None, low: int, high: int) -> list[bytes] | None:
 
 
 def _blocks(headers: HeaderCells | None, low: int, high: int) -> list[bytes] | None:
-    """Return the header lines of each row."""
+    """Return the header lines of each row in [low, high), or None if there is no column of headers."""
     if headers is None:
         return None
     entry_at, name_at, names, list_at, value_at, values = headers
@@ -148,7 +149,7 @@ class Acks:
     """The rows that wait for acknowledgements, and the decoder of acknowledgements."""
 
     def __init__(self, inbox: bytes) -> None:
-        """Decode acknowledgements that arrive at `inbox`, the inbox of the framing."""
+        """Initialize the decoder for acknowledgements that arrive at `inbox`, the inbox of the framing."""
         self.sid = 0
         self.state = NEED_MORE
         self.need = 1
@@ -168,13 +169,16 @@ class Acks:
         self._compile()
 
     def learn(self, payload: bytes) -> None:
-        """Store the constant part of acknowledgements, taken from a validated one."""
+        """Store the constant part of acknowledgements, taken from the payload of a validated acknowledgement."""
         head, found, _ = payload.partition(b'"seq":')
         self._prefix = head + found
         self._compile()
 
     def add(self, numbers: Sequence[int]) -> None:
-        """Add rows that wait for acknowledgements; their numbers are higher than all earlier ones."""
+        """Add rows that wait for acknowledgements.
+
+        The row numbers must ascend, and be above all earlier ones.
+        """
         if not self._flags:
             self._first = numbers[0]
         self._flags.extend(bytes(numbers[-1] + 1 - self._first - len(self._flags)))
@@ -202,7 +206,10 @@ class Acks:
             self._first += count
 
     def decode(self, data: bytearray, start: int, end: int) -> int:
-        """Decode `data[start:end]`; return the offset of the first unread byte. `state` says why decoding ended."""
+        """Decode acknowledgements in `data[start:end]`; return the offset of the first unread byte.
+
+        `state` is then the reason why decoding ended.
+        """
         at, match, first, flags = start, self._frame.match, self._first, self._flags
         count = len(flags)
         while True:
@@ -231,7 +238,7 @@ class Acks:
 
 
 def stopped_at(data: bytearray, at: int, end: int) -> tuple[int, int]:
-    """Return (state, need) for input other than a plain acknowledgement: an incomplete frame, or another one."""
+    """Return (state, need) for bytes at `at` that do not begin with a complete plain acknowledgement."""
     line = data.find(b"\r\n", at, end)
     if line < 0:
         return NEED_MORE, end - at + 1
@@ -242,7 +249,7 @@ def stopped_at(data: bytearray, at: int, end: int) -> tuple[int, int]:
 
 
 class PubAck(NamedTuple):
-    """The answer to a publish."""
+    """The fields of the answer to a publish, which may be an error."""
 
     stream: str
     seq: int

@@ -66,7 +66,7 @@ class Projection:
 
 
 def spark_ddl(headers: str) -> str:
-    """Return the schema of a read if the user gave none."""
+    """Return the default schema of a read, in DDL; `headers` is the option includeHeaders."""
     names = (name for name in DEFAULT_COLUMNS if name != "headers" or headers != "false")
     return ", ".join(f"{name} {spark_type(name, headers)}" for name in names)
 
@@ -90,12 +90,15 @@ def arrow_schema(columns: Sequence[str], headers: str) -> pa.Schema:
 
 
 def pa_schema(projection: Projection, headers: str) -> pa.Schema:
-    """Return the Arrow schema of a projection, with the names and nullability that its user gave."""
+    """Return the Arrow schema of a projection, with the names and nullability of the user's schema."""
     return typed_schema(projection, types_of(headers))
 
 
 def typed_schema(projection: Projection, spark_types: Mapping[str, str]) -> pa.Schema:
-    """Return the Arrow schema of any table; `spark_types` are its columns' types in Spark's notation."""
+    """Return the Arrow schema of a projection.
+
+    `spark_types` maps the columns of the projected table to their Spark types.
+    """
     # imported lazily: callers that need only names and types of columns do not need pyarrow
     import pyarrow as pa
 
@@ -116,7 +119,9 @@ def typed_schema(projection: Projection, spark_types: Mapping[str, str]) -> pa.S
 
 
 def project(fields: Sequence[SparkField], headers: str) -> Projection:
-    """Return the columns of a schema: a StructType, or any list of fields with name, dataType and nullable.
+    """Return the columns that the fields of a schema select.
+
+    `headers` is the option includeHeaders.
 
     Raises:
         SchemaError: a column does not exist, occurs twice or has another type.
@@ -131,9 +136,12 @@ def project(fields: Sequence[SparkField], headers: str) -> Projection:
 def pick(
     fields: Sequence[SparkField], spark_types: Mapping[str, str], nullable: Collection[str]
 ) -> Projection:
-    """Return the columns that a schema selects; `nullable` names those that may be null. Raises SchemaError.
+    """Return the columns that the fields of a schema select.
 
-    `spark_types` has all allowed columns with their types.
+    `spark_types` maps all allowed columns to their types; `nullable` has the columns that may be null.
+
+    Raises:
+        SchemaError: a column does not exist, occurs twice, has another type, or may be null but is declared NOT NULL.
     """
     if not fields:
         raise SchemaError(f"the schema has no column; name some of {', '.join(spark_types)}")

@@ -80,10 +80,10 @@ class Pumped(Protocol):
 
 
 class Rows:
-    """Collects the rows of each batch as lists, and converts them to columns."""
+    """The rows of a batch, which are collected as lists and converted to columns."""
 
     def __init__(self, columns: Sequence[str], headers: str) -> None:
-        """Fill `columns` (names of COLUMNS); `headers` is one of HEADERS."""
+        """Initialize an empty batch with `columns` (names of COLUMNS); `headers` is one of HEADERS."""
         assert headers in HEADERS
         assert set(columns) <= set(COLUMNS)
         self.columns = tuple(columns)
@@ -144,12 +144,13 @@ class Rows:
 
 
 class Decoder:
-    """Decodes the deliveries of several consumers, one after another, into the rows of several batches."""
+    """A decoder of the deliveries of consecutive consumers, which fills consecutive batches of rows."""
 
     def __init__(self, columns: Sequence[str], headers: str, rows_max: int, size_max: int) -> None:
-        """Fill `columns` (names of COLUMNS); a batch ends at `rows_max` rows or before `size_max` bytes.
+        """Initialize the decoder; it fills `columns` (names of COLUMNS).
 
-        A message larger than `size_max` gets a separate batch.
+        A batch ends at `rows_max` rows or before `size_max` bytes. A message larger than `size_max` gets a separate
+        batch.
         """
         self.sid = 0
         self.state = NEED_MORE
@@ -165,7 +166,10 @@ class Decoder:
         self._size_max = size_max
 
     def listen(self, sid: int, high: int, next_seq: int) -> None:
-        """Continue with a new consumer's deliveries from `next_seq` on; rows at `high` and above are dropped."""
+        """Continue with the deliveries of a new consumer, from `next_seq` on.
+
+        Sequences from `high` on are dropped.
+        """
         self.sid = sid
         self.delivered = 0
         self.last_seq = next_seq - 1
@@ -188,7 +192,10 @@ class Decoder:
         return self._rows.size
 
     def decode(self, data: bytearray, start: int, end: int) -> int:
-        """Decode `data[start:end]`; return the offset of the first unread byte. `state` says why decoding ended."""
+        """Decode deliveries in `data[start:end]`; return the offset of the first unread byte.
+
+        `state` is then the reason why decoding ended.
+        """
         chunk = bytes(memoryview(data)[start:end])
         if self._frame is NEVER and not self._learn(chunk):
             return start
@@ -255,9 +262,9 @@ class Decoder:
         return self._rows.take()
 
     def _learn(self, chunk: bytes) -> bool:
-        """Store the constant part of this consumer's frames, taken from its first frame.
+        """Store the constant part of this consumer's frames, taken from the first frame in `chunk`.
 
-        Return False if there is none.
+        Returns False if `chunk` does not begin with a delivery of this consumer.
         """
         prefix = first_prefix(chunk, self.sid)
         if prefix:
@@ -267,13 +274,16 @@ class Decoder:
         return bool(prefix)
 
     def _stop_at(self, chunk: bytes, at: int) -> None:
-        """Stop at `at`, where no delivery begins: its line is incomplete, or the frame is another one."""
+        """Set `state` for a stop at `at`, where a line is incomplete or a frame is not a delivery."""
         is_whole = chunk.find(b"\r\n", at) >= 0
         self.state, self.need = (OTHER, 1) if is_whole else (NEED_MORE, len(chunk) - at + 1)
 
 
 def first_prefix(chunk: bytes, sid: int) -> bytes:
-    """Return the constant part of a consumer's reply subjects, up to a dot, from its first delivery, or b""."""
+    """Return the constant part of a consumer's reply subjects, with a dot at its end.
+
+    The part is taken from the delivery at the start of `chunk`; the result is b"" if there is none.
+    """
     found = FIRST.match(chunk)
     if found is None or int(found[1]) != sid:
         return b""
@@ -283,7 +293,7 @@ def first_prefix(chunk: bytes, sid: int) -> bytes:
 
 
 def header_pairs(block: bytes) -> dict[bytes, list[bytes]]:
-    """Return the values of each header name in a block; names and values have the order of the block.
+    """Return the values of each header name in a block, in the order of the block.
 
     Names keep their case. White space before a value is not part of it. A line without a name is left out.
     """
@@ -296,7 +306,7 @@ def header_pairs(block: bytes) -> dict[bytes, list[bytes]]:
 
 
 def offsets(lengths: Iterable[int]) -> array[int]:
-    """Return the start of each value, and the end of the last one."""
+    """Return the offset of each value, and the end of the last value, for values of these lengths."""
     return array("i", accumulate(lengths, initial=0))
 
 
@@ -306,7 +316,10 @@ def byte_column(values: Sequence[bytes]) -> tuple[object, ...]:
 
 
 def text_column(values: Sequence[bytes]) -> tuple[object, ...]:
-    """Return offsets and UTF-8 bytes of `values`; bytes that are not UTF-8 become replacement characters."""
+    """Return the offsets and UTF-8 bytes of `values`.
+
+    Bytes that are not UTF-8 become replacement characters.
+    """
     joined = b"".join(values)
     if joined.isascii():
         return offsets(map(len, values)), joined
@@ -314,13 +327,16 @@ def text_column(values: Sequence[bytes]) -> tuple[object, ...]:
 
 
 def repaired(begins: memoryview, values: bytes) -> tuple[object, ...]:
-    """Return the result of text_column() for values that are already joined."""
+    """Return the result of text_column() for the joined `values`, whose offsets are in `begins`."""
     ends = begins.cast("i").tolist()
     return text_column([values[start:end] for start, end in pairwise(ends)])
 
 
 def raw_headers(rows: int, blocks: dict[int, bytes]) -> tuple[object, ...]:
-    """Return the blocks unparsed; a row without headers is null."""
+    """Return the column of header blocks, unparsed; `blocks` has them by row.
+
+    All other rows are null.
+    """
     lengths = [0] * rows
     for row, block in blocks.items():
         lengths[row] = len(block)
@@ -328,7 +344,10 @@ def raw_headers(rows: int, blocks: dict[int, bytes]) -> tuple[object, ...]:
 
 
 def header_maps(rows: int, blocks: dict[int, bytes]) -> tuple[object, ...]:
-    """Return the blocks as maps from name to values; a row without headers is null."""
+    """Return the column of header blocks as maps from name to values; `blocks` has the blocks by row.
+
+    All other rows are null.
+    """
     counts = [0] * rows
     names: list[bytes] = []
     lists: list[int] = []

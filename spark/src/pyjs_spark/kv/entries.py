@@ -47,13 +47,16 @@ SOURCES = {
 
 
 def filters(keys: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the subjects of some keys, which may have wildcards; () means all keys."""
+    """Return the subjects of the given keys, which may have wildcards; () means all keys."""
     return tuple(f"$KV.*.{key}" for key in keys or (">",))
 
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """A query of buckets, and its translation to messages. Plain values, so it can be pickled."""
+    """A query of buckets, and its translation to messages.
+
+    It has only plain values, so it can be pickled.
+    """
 
     projection: Projection
     has_deletes: bool  # whether deleted and purged keys have rows
@@ -103,7 +106,7 @@ def _array(name: str, bucket: str, batch: pa.RecordBatch, done: pa.Array | None)
 
 
 def operations(batch: pa.RecordBatch) -> pa.Array:
-    """Return PUT, DEL or PURGE for each row of messages with headers as maps."""
+    """Return the operation of each message in `batch`, PUT, DEL or PURGE; the headers must be maps."""
     headers = batch.column("headers")
     if headers.null_count == len(headers):
         return pa.repeat(pa.scalar("PUT"), len(headers))

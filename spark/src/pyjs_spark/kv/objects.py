@@ -53,7 +53,7 @@ PUTS_MAX = 3  # attempts to read an object that is put again during each attempt
 
 
 def filters(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the subjects of the metadata of some objects; () means all objects."""
+    """Return the subjects of the metadata of the given objects; () means all objects."""
     return tuple(f"$O.*.M.{encoded(name)}" for name in names) or ("$O.*.M.>",)
 
 
@@ -64,7 +64,7 @@ def encoded(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """A query of an object store. Plain values, so it can be pickled."""
+    """A query of an object store; it has only plain values, so it can be pickled."""
 
     bucket: str
     projection: Projection
@@ -83,7 +83,10 @@ class Listing:
     def rows(
         self, client: Client, what: ReadRange, found: Iterator[pa.RecordBatch]
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows for objects' metadata messages, read with the range `what`."""
+        """Yield the rows of the objects whose metadata messages are in `found`.
+
+        The metadata messages were read with the range `what`; contents are read over `client`.
+        """
         schema = typed_schema(self.projection, TYPES)
         waiting: list[dict[str, Any]] = []
         size = 0
@@ -115,7 +118,9 @@ class Listing:
 
 
 def described(bucket: str, message: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the row of one object without its content; `message` has seq, ts_ns, subject and data.
+    """Return the row of one object without its content.
+
+    `message` has the columns seq, ts_ns, subject and data of the object's metadata message.
 
     Raises:
         ProtocolError: the message is not the JSON of an object.
@@ -164,16 +169,20 @@ def _pairs(said: Any, value_of: Callable[[Any], object]) -> list[tuple[str, obje
 
 @dataclass(frozen=True, slots=True)
 class ObjectContents:
-    """Reads the content of one object after another."""
+    """A reader of the contents of objects."""
 
     client: Client
     what: ReadRange
     listing: Listing
 
     def fill(self, row: dict[str, Any]) -> dict[str, Any]:
-        """Return the row of an object with its content; if the object was put again, the newer row and content.
+        """Return the row of an object with its content.
 
-        The content of a link or a deleted object is null.
+        If the object was put again, the newer row is returned. The content of a link or a deleted object is null.
+
+        Raises:
+            OptionError: the object is larger than maxObjectSize.
+            DataLoss: the content cannot be read, and failOnDataLoss is true.
         """
         for _ in range(PUTS_MAX):
             if row["deleted"] or row["link"] is not None:
@@ -197,7 +206,10 @@ class ObjectContents:
             )
 
     def _read(self, row: Mapping[str, Any]) -> tuple[str, bytes]:
-        """Read the chunks of an object. Return a description of their fault ("" for none), and the content."""
+        """Read the chunks of an object, and return a description of their fault and the content.
+
+        The description is "" if there is no fault.
+        """
         chunks = replace(
             self.what,
             low=1,
@@ -222,7 +234,7 @@ class ObjectContents:
         return "", content
 
     def _again(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the current metadata of an object."""
+        """Return the current metadata of an object, or its row marked as deleted if it no longer exists."""
         what = replace(self.what, subjects=filters((row["name"],)), columns=Listing.columns)
         for batch in read_latest(self.client, what):
             for message in batch.to_pylist():

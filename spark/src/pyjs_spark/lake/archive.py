@@ -51,7 +51,7 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """One file of the archive: sequences [low, high)."""
+    """One file of the archive, which covers the sequences [low, high)."""
 
     path: str
     low: int
@@ -85,12 +85,20 @@ class Holding:
 
     @property
     def next(self) -> int:
-        """Return the sequence after the last archived sequence; for an empty archive, the stream's first sequence."""
+        """Return the sequence after the last archived sequence.
+
+        For an empty archive, this is the first sequence of the stream.
+        """
         return max((high for _, high in self.covered), default=self.state.first_seq)
 
 
 def states(root: str, options: Options) -> list[StreamState]:
-    """Return the state of each stream that the options name. Raises OptionError, StreamMissing."""
+    """Return the state of each stream that the options name.
+
+    Raises:
+        OptionError: the root is a file, or pyarrow has no file system for it.
+        StreamMissing: a stream does not exist.
+    """
     system, base = file_system(root)
     if system.get_file_info(base).is_file:
         raise OptionError(f"folder {root}: this is a file; name a folder, which need not be there yet")
@@ -98,7 +106,11 @@ def states(root: str, options: Options) -> list[StreamState]:
 
 
 def lacking(root: str, options: Options, holdings: Iterable[Holding], rows_per_file: int) -> list[ReadRange]:
-    """Return the ranges that the next run will write; changes nothing. Raises the errors of lakes.archive()."""
+    """Return the ranges that the next run will write, and change nothing.
+
+    Raises:
+        OptionError, DataLoss: as in lakes.archive().
+    """
     found: list[ReadRange] = []
     for holding in holdings:
         state = holding.state
@@ -110,7 +122,7 @@ def lacking(root: str, options: Options, holdings: Iterable[Holding], rows_per_f
 
 
 def range_of(options: Options, stream: str, low: int, high: int, created: str) -> ReadRange:
-    """Return the range that a task reads."""
+    """Return the range [low, high) of a stream, as a task of an archive reads it."""
     span = Span(stream, low, high, created)
     return ranges.range_of(options, span, columns(options.include_headers), options.subjects)
 
@@ -135,7 +147,10 @@ def missing(
 
 
 def _check_lost(holding: Holding, options: Options) -> None:
-    """Raise DataLoss if messages were removed before they were archived, or archived messages were replaced."""
+    """Raise DataLoss if the stream ends before its archive, or messages were removed before they were archived.
+
+    Removed messages are accepted with failOnDataLoss=false, and if consumers of the stream remove messages.
+    """
     state = holding.state
     if wrong := lost_end(holding):
         raise DataLoss(f"stream {state.name}: {wrong}; give the archive another root")
@@ -158,7 +173,7 @@ def lost_end(holding: Holding) -> str:
 
 
 def _check_same(root: str, holding: Holding, options: Options) -> None:
-    """Raise an error if the archive belongs to another stream or has other options."""
+    """Raise DataLoss if the archive is of another stream, and OptionError if it was begun with other options."""
     found, state = holding.said, holding.state
     ours = {"subjects": list(options.subjects), "headers": options.include_headers}
     if found is None:
@@ -180,7 +195,7 @@ def _check_same(root: str, holding: Holding, options: Options) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ArchiveProgress:
-    """One stream and its part of the archive. Ranges are [low, high)."""
+    """The progress of one stream's archive; ranges are [low, high)."""
 
     stream: str
     first: int  # the stream's first sequence
@@ -225,7 +240,7 @@ def progress(holding: Holding) -> ArchiveProgress:
 
 
 def planned(holdings: Iterable[Holding], ranges: Iterable[ReadRange]) -> list[Planned]:
-    """Return the ranges of the next run; their rows and bytes are estimated from the stream's mean."""
+    """Return the ranges of the next run, with estimates of their rows and bytes from the stream's mean."""
     states = {holding.state.name: holding.state for holding in holdings}
     found = []
     for each in ranges:
@@ -262,7 +277,10 @@ def folder_name(stream: str) -> str:
 def write_files(
     settings: ConnectSettings, kind: str, root: str, what: ReadRange, report: Report | None = None
 ) -> list[TableFile]:
-    """Read one range and write its files for a later commit, in a worker; return [] if there are no messages."""
+    """Read one range in a worker, write its files for a later commit, and return them.
+
+    The list is empty if the range has no messages.
+    """
     from pyjs_spark.read import modes  # imported lazily: needs pyarrow, which a plan does not
 
     system, base = file_system(root)
@@ -279,7 +297,10 @@ def write_files(
 
 
 class _Part:
-    """One file with the rows of one day, under a unique name; its range ends where the next file's begins."""
+    """A file with the rows of one day in a range, under a unique name.
+
+    The sequences that the file covers end where those of the next file begin.
+    """
 
     def __init__(self, system: Any, folder: str, day: int, low: int, schema: pa.Schema) -> None:
         import pyarrow.parquet as pq
@@ -308,7 +329,7 @@ class _Part:
         self._rows += rows.num_rows
 
     def closed(self, high: int) -> TableFile:
-        """Finish the file, which covers up to `high`, and return it."""
+        """Finish the file, which covers the sequences below `high`, and return its description."""
         self._writer.close()
         path = f"{self._folder}/{self._path}"
         sync(self._system, path)  # before a rename or a commit makes the file visible
@@ -325,7 +346,7 @@ class _Part:
 
 
 def _by_day(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Cut batches where the UTC day changes."""
+    """Yield the parts of batches with rows of the same UTC day, each with its number of days since 1970."""
     import numpy as np
 
     for batch in batches:

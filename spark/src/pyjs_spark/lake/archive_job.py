@@ -23,7 +23,11 @@ FORMAT = Key(
 
 
 def lake_of(root: str, kind: str, catalog: Mapping[str, str]) -> Lake:
-    """Return the location of an archive. Raises OptionError."""
+    """Return the location of an archive.
+
+    Raises:
+        OptionError: the catalog does not match the format, or cannot be stored in the root.
+    """
     if catalog and kind != "iceberg":
         raise OptionError(f"section catalog is for format=iceberg, and the format is {kind}; leave it out")
     if kind == "iceberg" and not catalog:
@@ -101,7 +105,10 @@ def _result(name: str, ranges: Iterable[ReadRange], files: Iterable[Written]) ->
 
 
 def table(head: tuple[str, ...], lines: Sequence[tuple[object, ...]]) -> list[str]:
-    """Return aligned columns: the first to the left, numbers to the right."""
+    """Return the lines of a text table.
+
+    The first column is aligned to the left, and all others to the right.
+    """
     cells = [list(head), *([str(cell) for cell in line] for line in lines)]
     widths = [max(len(line[column]) for line in cells) for column in range(len(head))]
     padded = (

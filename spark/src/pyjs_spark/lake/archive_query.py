@@ -47,7 +47,9 @@ def start(
     every: str = "",
     checkpoint: str = "",
 ) -> StreamingQuery:
-    """Start the query. It reads the present messages and ends; with `every` ("10 seconds"), it runs at that interval.
+    """Start the query, and return it.
+
+    The query reads the present messages and ends. With `every`, such as "10 seconds", it runs at that interval.
 
     Raises:
         OptionError, DataLoss: as in lakes.archive, before the query starts; later, the query itself fails.
@@ -78,7 +80,7 @@ class ArchiveSource(FilesSource):
 
 
 class ArchiveReader(JetStreamStreamReader):
-    """The source of a streaming query that begins at the end of the archive; the query's tasks write files."""
+    """The reader of a streaming query that begins at the end of the archive, and whose tasks write files."""
 
     def __init__(self, lake: Lake, options: Options, rows_per_file: int) -> None:
         reading = RangeReader(options, Projection((), (), ()))
@@ -104,7 +106,7 @@ class ArchiveReader(JetStreamStreamReader):
         return [InputPartition(each) for each in parts]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """Read one range and write its files, in a worker."""
+        """Write the files of one range in a worker, and yield a row that describes them."""
         return self._files.read(partition) if partition.value is not None else iter(())
 
     def _lacking(self) -> list[ReadRange]:

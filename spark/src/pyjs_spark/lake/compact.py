@@ -74,12 +74,22 @@ class DayFiles:
 
 
 def plan(root: str, streams: Iterable[str], rows_per_file: int) -> list[DayFiles]:
-    """Return the files that can be merged; changes nothing. Raises OptionError, StreamMissing."""
+    """Return the groups of files that can be merged, and change nothing.
+
+    Raises:
+        OptionError: the root is not an archive of Parquet files in a local folder.
+        StreamMissing: the archive has no such stream.
+    """
     return [group for path in folders(root, streams) for group in _groups(path, rows_per_file)]
 
 
 def folders(root: str, streams: Iterable[str]) -> list[Path]:
-    """Return the folders of an archive's streams. Raises OptionError, StreamMissing."""
+    """Return the folders of streams in an archive; a name in `streams` may be a pattern with *.
+
+    Raises:
+        OptionError: a folder is not local, does not exist, or is no archive of Parquet files.
+        StreamMissing: the archive has no stream of this name.
+    """
     if "://" in root:
         raise OptionError(
             f"folder {root}: only local folders can be compacted, where a folder takes the place of another at once"
@@ -150,7 +160,10 @@ def _runs(
 
 
 def _end(at: int, none: list[tuple[int, int]], limit: int) -> int:
-    """Return the end of the range known to be empty that begins at `at`; at most `limit`."""
+    """Return the end of the known empty ranges that continue at `at`, or `at` if there are none.
+
+    Ranges at or after `limit` are ignored.
+    """
     for low, high in none:
         if low <= at < high and at < limit:
             at = high
@@ -212,7 +225,10 @@ def merge(spark: SparkSession, files: list[Path], target: Path) -> None:
 
 
 def write_one(rows: DataFrame, folder: Path) -> Path:
-    """Write rows, ordered by sequence, to one Parquet file in a new folder below `folder`; return the file's path."""
+    """Write rows in the order of their sequences to one Parquet file, and return the path of the file.
+
+    The file is in a new folder below `folder`.
+    """
     made, spark = folder / uuid.uuid4().hex, rows.sparkSession
     before = spark.conf.get(TIMES)
     spark.conf.set(TIMES, "TIMESTAMP_MICROS")  # Spark's default type has no statistics
@@ -228,7 +244,8 @@ def write_one(rows: DataFrame, folder: Path) -> Path:
 def _checked(path: Path, first: Path) -> int:
     """Return the number of rows of a file.
 
-    Check that the sequences in the file match its name, and that its columns are those of `first`.
+    Raises:
+        SparkError: the file is damaged, its sequences do not match its name, or its columns are not those of `first`.
     """
     import pyarrow.parquet as pq
 
@@ -244,7 +261,12 @@ def _checked(path: Path, first: Path) -> int:
 
 
 def exchange(one: Path, other: Path) -> None:
-    """Exchange two folders in one step. Raises OptionError if the system does not support that."""
+    """Exchange two folders in one step.
+
+    Raises:
+        OptionError: the system or the file system does not support that.
+        OSError: the exchange failed.
+    """
     call = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     names = os.fsencode(one), os.fsencode(other)
     done = -1 if call is None else call(AT_FDCWD, names[0], AT_FDCWD, names[1], EXCHANGE)
@@ -282,12 +304,22 @@ class LatestSnapshot:
 
 
 def snapshot(spark: SparkSession, job: Job) -> list[LatestSnapshot]:
-    """Write a snapshot of each stream that a job names. Raises StreamMissing, OptionError."""
+    """Write a snapshot of each stream that a job names, and return the snapshots.
+
+    Raises:
+        OptionError: the target is not a local folder, or has an archive of one of the streams.
+        StreamMissing: a stream does not exist.
+    """
     return [_snapshot(spark, job, state) for state in _states(job)]
 
 
 def _states(job: Job) -> list[StreamState]:
-    """Return the states of the streams; refuse a stream whose archive is in the same folder."""
+    """Return the states of the streams that a job names.
+
+    Raises:
+        OptionError: the target is not a local folder, or has an archive of one of the streams.
+        StreamMissing: a stream does not exist.
+    """
     root = str(job["target"])
     if "://" in root:
         raise OptionError(f"folder {root}: snapshots are written to local folders only")
@@ -340,7 +372,7 @@ def pq_rows(path: Path) -> int:
 
 
 def _check_job(job: Job) -> None:
-    """Refuse keys and options that exclude each other. Raises OptionError."""
+    """Raise OptionError for keys and options that exclude each other."""
     if job["latest"] and job["rows_per_file"] is not None:
         raise OptionError(
             "--rows-per-file is for merging files, and --latest writes one; leave one of them out"

@@ -49,7 +49,10 @@ def letters_of(spark: SparkSession, job: Job, advisories: DataFrame) -> DataFram
 
 
 def _there(job: Job, ends: Iterable[Row]) -> dict[str, tuple[int, int]]:
-    """Return the range of messages to read from each existing stream; advisories may also name missing streams."""
+    """Return the range of messages to read from each existing stream in `ends`.
+
+    Advisories may also name streams that do not exist.
+    """
     api = api_of(job.options)
     found: dict[str, tuple[int, int]] = {}
     for name, first, last in ends:

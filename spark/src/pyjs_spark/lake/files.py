@@ -14,7 +14,12 @@ from pyjs_spark.errors import OptionError, SparkMissing
 
 
 def file_system(root: str) -> tuple[Any, str]:
-    """Return the file system of a root, and the root's path in it. Raises OptionError, SparkMissing."""
+    """Return the file system of a root, and the root's path in it.
+
+    Raises:
+        OptionError: pyarrow has no file system for the root.
+        SparkMissing: pyarrow is not installed.
+    """
     if importlib.util.find_spec("pyarrow") is None:
         raise SparkMissing(f"the package pyarrow is not installed; {INSTALL}")
     from pyarrow import fs

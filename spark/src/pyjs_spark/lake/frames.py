@@ -60,9 +60,10 @@ def duplicates(messages: DataFrame) -> DataFrame:
 
 
 def backwards(messages: DataFrame, column: str = "ts_ns") -> DataFrame:
-    """Return messages with a lower time than a preceding message of the stream: stream, seq, back_ns.
+    """Return the messages with a lower time than an earlier message of their stream.
 
-    Storage times go back if the clock was set back. Event times (`column`) go back if events arrive out of order.
+    The result has the columns stream, seq and back_ns. Storage times go back if the clock was set back. Event times
+    (`column`) go back if events arrive out of order.
     """
     earlier = Window.partitionBy("stream").orderBy("seq").rowsBetween(Window.unboundedPreceding, -1)
     back = f.max(column).over(earlier) - f.col(column)
@@ -70,10 +71,11 @@ def backwards(messages: DataFrame, column: str = "ts_ns") -> DataFrame:
 
 
 def event_times(messages: DataFrame, where: str) -> DataFrame:
-    """Return stream, seq, ts_ns and event_ns of each message; event_ns is at `where`: header:NAME or json:FIELD.
+    """Return stream, seq, ts_ns and event_ns of each message.
 
-    A time is a text in RFC 3339, or a number of s, ms, us or ns since 1970; the unit is derived from the size
-    of the number. For any other value, event_ns is null.
+    `where` is the place of the event time, as header:NAME or json:FIELD. A time is a text in RFC 3339, or a number of
+    s, ms, us or ns since 1970; the unit is derived from the size of the number. For any other value, event_ns is
+    null.
     """
     kind, _, name = where.partition(":")
     if kind == "header":
@@ -109,7 +111,10 @@ def _faults(batches: Iterator[pa.RecordBatch], schema: str | None) -> Iterator[p
 
 
 def checker(schema: str | None) -> Callable[[bytes], str | None]:
-    """Return a function that returns the fault of a payload, or None; `schema` is the text of a valid schema."""
+    """Return a function that returns the fault of a payload, or None if it has none.
+
+    `schema` is the text of a valid JSON schema, or None to check only that payloads are JSON.
+    """
     validator = None
     if schema is not None:
         from jsonschema import validators
@@ -129,7 +134,12 @@ def checker(schema: str | None) -> Callable[[bytes], str | None]:
 
 
 def schema_text(path: str) -> str:
-    """Return the JSON schema in a file, after checking it. Raises OptionError, SparkMissing."""
+    """Return the text of the JSON schema in a file.
+
+    Raises:
+        OptionError: the file cannot be read, or is not a valid JSON schema.
+        SparkMissing: the package jsonschema is not installed.
+    """
     try:
         from jsonschema import validators
         from jsonschema.exceptions import SchemaError
@@ -150,10 +160,10 @@ def schema_text(path: str) -> str:
 
 
 def compared(held: DataFrame, there: DataFrame) -> DataFrame:
-    """Return sequences that differ between an archive and its stream: seq, held_ns, there_ns (null: missing).
+    """Return the sequences that differ between an archive (`held`) and its stream (`there`).
 
-    Both inputs have seq and ts_ns. Different times of one sequence mean two different messages, because the stream
-    had lost its end.
+    Both inputs have seq and ts_ns. The result has the columns seq, held_ns and there_ns; null means that the sequence
+    is missing. Two different times of one sequence mean two different messages, because the stream had lost its end.
     """
     ours = held.select("seq", f.col("ts_ns").alias("held_ns"))
     both = ours.join(there.select("seq", f.col("ts_ns").alias("there_ns")), "seq", "full")
@@ -166,9 +176,9 @@ def compared(held: DataFrame, there: DataFrame) -> DataFrame:
 def dead_letters(advisories: DataFrame, messages: DataFrame | None = None) -> DataFrame:
     """Return a row for each advisory about a message that a consumer gave up on; other advisories are left out.
 
-    If `messages` of the streams are given, each row also has the message (subject, message_ts, headers, data), or
-    null if the message no longer exists; `is_there` tells which. A message newer than its advisory is not the one
-    that the advisory is about, so it counts as missing.
+    If `messages` of the streams are given, each row also has the columns subject, message_ts, headers and data of the
+    message, and `is_there`. If the message no longer exists, these columns are null, and `is_there` is false. A
+    message that is newer than its advisory was stored after the stream was re-created, so it counts as missing.
     """
     said = f.from_json(f.col("data").cast("string"), ADVISORY).alias("said")
     kinds = f.create_map(*(f.lit(word) for pair in KINDS.items() for word in pair))
@@ -193,13 +203,16 @@ def dead_letters(advisories: DataFrame, messages: DataFrame | None = None) -> Da
 
 
 def letter_ends(advisories: DataFrame) -> DataFrame:
-    """Return, for each stream with dead letters, the sequences of the first and the last one: stream, low, last."""
+    """Return the lowest and the highest sequence of each stream's dead letters, as stream, low and last."""
     ends = f.min("stream_seq").alias("low"), f.max("stream_seq").alias("last")
     return dead_letters(advisories).groupBy("stream").agg(*ends)
 
 
 def letter_groups(letters: DataFrame, samples: int = 3) -> DataFrame:
-    """Return the dead letters grouped by stream, consumer, subject, kind and reason; the largest group first."""
+    """Return the dead letters grouped by stream, consumer, subject, kind and reason, the largest group first.
+
+    Each group has up to `samples` of its messages.
+    """
     place = f.row_number().over(Window.partitionBy(*GROUP).orderBy("advisory_seq"))
     preview = f.left(f.col("data").cast("string"), f.lit(PREVIEW)).alias("data")
     sample = f.struct("stream_seq", "deliveries", preview)

@@ -46,7 +46,10 @@ class Key:
         return self.parse is option_values.boolean
 
     def add(self, parser: argparse.ArgumentParser) -> None:
-        """Add the key to a command's parser. No key is required there: values_of() reports missing ones."""
+        """Add the key to the parser of a command.
+
+        No key is required by the parser, since values_of() reports missing keys.
+        """
         flag = "--" + self.name.replace("_", "-")
         if self.is_positional:
             parser.add_argument(self.name, nargs="?", help=self.text)
@@ -57,7 +60,11 @@ class Key:
             parser.add_argument(flag, action=action, metavar="VALUE", help=self.text)
 
     def value(self, said: object) -> object:
-        """Return the parsed value. Raises OptionError."""
+        """Return the parsed value of the key.
+
+        Raises:
+            OptionError: the value is not allowed.
+        """
         if self.is_list and isinstance(said, list):
             return tuple(self.value(each) for each in said)
         try:
@@ -67,7 +74,11 @@ class Key:
 
 
 def values_of(kind: str, keys: Iterable[Key], said: Said) -> dict[str, Any]:
-    """Return the values of keys. Raises OptionError."""
+    """Return the parsed value of each key, or its default.
+
+    Raises:
+        OptionError: a needed key is missing, or a value is not allowed.
+    """
     values: dict[str, Any] = {}
     for key in keys:
         if str(said.get(key.name, "")).strip():
@@ -97,14 +108,17 @@ class Job:
         return str(self["master"])
 
     def read(self, spark: SparkSession, schema: str = "", **more: object) -> DataFrame:
-        """Return the rows that the options select."""
+        """Return the rows that the options of the job select; `more` has additional options."""
         reader = spark.read.format("jetstream").options(**{**self.given, **more})
         return (reader.schema(schema) if schema else reader).load()
 
     def read_range(
         self, spark: SparkSession, schema: str, ends: Mapping[str, tuple[int, int]], **more: str
     ) -> DataFrame:
-        """Read [low, high) of each stream from the servers of this job; deleted messages are not an error."""
+        """Return the messages [low, high) of each stream in `ends`, from the servers of this job.
+
+        Deleted messages are not an error; `more` has additional options.
+        """
         given = {name: value for name, value in self.given.items() if name.lower() in OF_SERVERS}
         lows, highs = (json.dumps({name: end[at] for name, end in ends.items()}) for at in (0, 1))
         bounds = {"startingOffsets": lows, "endingOffsets": highs, "failOnDataLoss": "false"}
@@ -117,7 +131,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result of a job: for people, as JSON, and as an exit code."""
+    """The result of a job, as lines of text, as values for JSON, and as an exit code."""
 
     lines: list[str]
     said: Mapping[str, Any]
@@ -145,7 +159,11 @@ def explained(spans: Sequence[Span], more: str, **said: object) -> Outcome:
 
 
 def read_options(said: Said, options: Mapping[str, str]) -> tuple[dict[str, str], Any]:
-    """Return the options of a job that reads `stream`, as texts and in parsed form. Raises OptionError."""
+    """Return the options of a job that reads `stream`, as texts and in parsed form.
+
+    Raises:
+        OptionError: an option is unknown or not allowed, or names the stream.
+    """
     if "stream" in map(str.lower, options):
         raise OptionError("option stream: the stream is named beside the other keys, not as an option")
     given = {**options, "stream": str(said["stream"])}
@@ -185,7 +203,11 @@ class JobKind:
         spark: Mapping[str, str] | None = None,
         catalog: Mapping[str, str] | None = None,
     ) -> Job:
-        """Return the job that the texts define. Raises OptionError."""
+        """Return the job that the texts define.
+
+        Raises:
+            OptionError: a key or an option is missing or not allowed.
+        """
         values = values_of(self.name, self.keys, said)
         given, parsed = self.parse(said, options)
         found = Job(self, parsed, values, given, spark or {}, catalog or {})

@@ -47,7 +47,11 @@ Run = Callable[[Task, Sequence[ReadRange]], list[list[TableFile]]]
 
 
 def table_of(lake: Lake, stream: str) -> Table | ParquetArchive:
-    """Return the archive of a stream, even before it exists. Raises SparkMissing."""
+    """Return the archive of a stream, which need not exist yet.
+
+    Raises:
+        SparkMissing: the library of the format is not installed.
+    """
     check_installed(lake.format)
     if lake.format == "parquet":
         return ParquetArchive(lake.root, stream)
@@ -93,7 +97,11 @@ def look(lake: Lake, options: Options) -> list[Holding]:
 
 
 def plan(lake: Lake, options: Options, rows_per_file: int) -> list[ReadRange]:
-    """Return the ranges that the lake lacks, and create its folder or table. Raises the errors of `archive`."""
+    """Return the ranges that the lake lacks, and create its folder or table if it is missing.
+
+    Raises:
+        OptionError, DataLoss: as in `archive`.
+    """
     holdings = look(lake, options)
     ranges = files.lacking(lake.root, options, holdings, rows_per_file)
     for holding in holdings:
@@ -109,7 +117,10 @@ def task_of(lake: Lake, options: Options) -> Task:
 def write(
     spark: SparkSession, lake: Lake, options: Options, ranges: list[ReadRange], watch: Watch | None = None
 ) -> list[Written]:
-    """Write planned ranges, one task each; return the new files. `watch` is called for each finished range."""
+    """Write the planned ranges, each in its own task, and return the new files.
+
+    Finished ranges are reported to `watch`.
+    """
     from pyjs_spark.lake.ranges_source import write_ranges  # imported lazily: needs pyspark, a plan does not
 
     def run(task: Task, part: Sequence[ReadRange]) -> list[list[TableFile]]:
@@ -127,7 +138,10 @@ def write(
 def write_parts(
     run: Run, lake: Lake, options: Options, ranges: Sequence[ReadRange], part_size: int
 ) -> list[Written]:
-    """Write ranges part by part: `run` executes a task for each range of a part, then the part is committed."""
+    """Write ranges part by part, and return the new files.
+
+    `run` executes a task for each range of a part; then the files of the part are committed.
+    """
     written: list[Written] = []
     lows = {each.stream: each.low for each in reversed(ranges)}
     tables = {name: table_of(lake, name) for name in sorted(lows)}

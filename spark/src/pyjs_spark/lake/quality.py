@@ -39,7 +39,7 @@ def checks_of(job: Job) -> list[str]:
 
 
 def _check_job(job: Job) -> None:
-    """Refuse keys and options that do not fit together. Raises OptionError."""
+    """Raise OptionError for keys and options that exclude each other."""
     uses.check("quality", job.options)
     if job["late_after"] is not None and not job["event_time"]:
         raise OptionError("--late-after needs --event-time, the time that lateness is counted from")

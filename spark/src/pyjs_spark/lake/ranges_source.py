@@ -35,7 +35,10 @@ _names: WeakKeyDictionary[Any, dict[Hashable, str]] = WeakKeyDictionary()
 
 
 class FilesSource(DataSource):
-    """Ranges of streams, written to files. The option `ranges` is a JSON list of the arguments of range_of."""
+    """A data source whose tasks write ranges of streams to files.
+
+    The option `ranges` is a JSON list of arguments for `range_of`.
+    """
 
     task: Task
     range_of: Callable[..., ReadRange]
@@ -46,17 +49,17 @@ class FilesSource(DataSource):
         return NAME
 
     def schema(self) -> str:
-        """Return the columns."""
+        """Return the columns of the rows that describe written ranges, in DDL."""
         return "stream string, low bigint, high bigint, rows bigint, lost bigint, files string"
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return the reader of a batch."""
+        """Return the reader whose tasks write the ranges in the option `ranges`."""
         ranges = json.loads(self.options["ranges"])
         return FilesReader(type(self).task, [type(self).range_of(*each) for each in ranges])
 
 
 class FilesReader(DataSourceReader):
-    """The reader whose tasks write one range each. Pickled."""
+    """A reader whose tasks write one range each; it is pickled."""
 
     def __init__(self, task: Task, planned: Sequence[ReadRange]) -> None:
         self._task = task
@@ -67,14 +70,18 @@ class FilesReader(DataSourceReader):
         return [InputPartition(what) for what in self._planned]
 
     def read(self, partition: InputPartition) -> Iterator[tuple[object, ...]]:
-        """Read one range and write its files, in a worker."""
+        """Write the files of one range in a worker, and yield a row that describes them."""
         what, report = partition.value, Report()
         files = [asdict(file) for file in self._task(what, report)]
         yield what.stream, what.low, what.high, report.rows, report.lost, json.dumps(files)
 
 
 def registered(spark: SparkSession, base: type[DataSource], lake: Lake, *key: Hashable, **parts: Any) -> str:
-    """Return the name of a registered source with the given parts; equal keys return the same name."""
+    """Return the name of a source that is registered in the session.
+
+    The source is a subclass of `base` with the attributes `parts`. Calls with equal lakes and keys get the same
+    source.
+    """
     names = _names.setdefault(spark, {})
     key = (base.__name__, lake.root, lake.format, *sorted(lake.catalog.items()), *key)
     if key not in names:
@@ -93,7 +100,10 @@ def write_ranges(
     ranges: Sequence[ReadRange],
     watch: Watch | None,
 ) -> list[list[TableFile]]:
-    """Write all ranges in one Spark job; return the files of each range. `watch` is called for each range."""
+    """Write all ranges in one Spark job, and return the files of each range.
+
+    Afterwards, the ranges are reported to `watch`.
+    """
     parts = {"task": staticmethod(task), "range_of": staticmethod(partial(range_of, options))}
     name = registered(spark, FilesSource, lake, options, **parts)
     planned = json.dumps([(each.stream, each.low, each.high, each.created) for each in ranges])
@@ -111,5 +121,5 @@ def write_ranges(
 
 
 def files_in(said: str) -> list[TableFile]:
-    """Return the files that a row names."""
+    """Return the files in the JSON text of a row's column `files`."""
     return [TableFile(**each) for each in json.loads(said)]

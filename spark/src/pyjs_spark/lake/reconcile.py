@@ -54,7 +54,7 @@ class Reconciled:
 
     @property
     def loss(self) -> str:
-        """Return a sentence about the loss, or ""."""
+        """Return the losses and damage of the archive in one line, or "" if there are none."""
         told = []
         if self.other:
             told.append(f"the archive is of another stream, which was created at {self.other}")
@@ -78,7 +78,7 @@ class Reconciled:
 
     @property
     def trouble(self) -> str:
-        """A sentence about findings that can be repaired (missing or overlapping files), or ""."""
+        """Return missing and overlapping files, which can be repaired, in one line, or "" if there are none."""
         told = []
         if self.missing_files:
             low, high = self.missing_files[0]
@@ -92,7 +92,11 @@ class Reconciled:
 
 
 def reconcile(spark: SparkSession, job: Job, stream: str) -> Reconciled:
-    """Compare one stream with its archive. Raises OptionError if there is none."""
+    """Compare one stream with its archive, and return the findings.
+
+    Raises:
+        OptionError: there is no archive of the stream.
+    """
     root = str(job["target"])
     (holding,) = lakes.look(Lake(root), _whole(job.options, stream))
     if holding.said is None:
@@ -142,7 +146,10 @@ def _doubled(files: list[File]) -> list[tuple[int, int]]:
 
 
 def _is_damaged(root: str, file: File, found: Reconciled) -> bool:
-    """Return whether a file is unreadable, or its sequences do not match its name; also add its rows to `found`."""
+    """Return whether a file is unreadable, or its sequences do not match its name.
+
+    The rows of an intact file are added to `found`, and the path of a damaged one.
+    """
     try:
         found.rows += rows_in(file_system(root)[0], file.path, file.low, file.high)
     except ValueError as why:
@@ -184,6 +191,6 @@ def _first(differing: DataFrame) -> list[int]:
 
 
 def shown(found: Reconciled) -> dict[str, Any]:
-    """Return the findings for JSON."""
+    """Return the findings as values that can be written as JSON."""
     said: dict[str, Any] = json.loads(json.dumps(found.__dict__))
     return said

@@ -38,7 +38,10 @@ class Done:
 
 
 class Watch:
-    """Counts the progress of one run, and writes it to the status file, if any; a context manager for the run."""
+    """The progress of one run, which is written to the status file, if there is one.
+
+    It is a context manager for the run.
+    """
 
     def __init__(
         self,
@@ -76,7 +79,7 @@ class Watch:
             self._raise_trouble()
 
     def plan(self, ranges: Iterable[ReadRange]) -> None:
-        """Add the planned ranges to the status."""
+        """Set the planned ranges, and write the status."""
         self._left = {(each.stream, each.low): each.high - each.low for each in ranges}
         self._planned = len(self._left)
         for (stream, _), count in self._left.items():

@@ -10,17 +10,23 @@ OBJECT_PREFIX = "OBJ_"
 
 
 def kv_stream(bucket: str) -> str:
-    """Return the name of a bucket's stream; a pattern of buckets gives the pattern of their streams."""
+    """Return the name of a bucket's stream.
+
+    For a pattern of buckets, the result is the pattern of their streams.
+    """
     return KV_PREFIX + bucket
 
 
 def object_stream(bucket: str) -> str:
-    """Return the stream of an object store."""
+    """Return the name of an object store's stream."""
     return OBJECT_PREFIX + bucket
 
 
 def kv_config(bucket: str, **more: object) -> dict[str, object]:
-    """Return the configuration of a new bucket's stream: one revision of each key, in files."""
+    """Return the configuration of a new bucket's stream, which stores one revision of each key in files.
+
+    `more` has further fields of the configuration, which override the others.
+    """
     return {
         "name": kv_stream(bucket),
         "subjects": [f"$KV.{bucket}.>"],

@@ -23,7 +23,13 @@ class ByteStream:
     """One TCP or TLS connection; its errors contain the address of the server."""
 
     def __init__(self, address: Address, timeout_s: float) -> None:
-        """Connect. Raises OSError."""
+        """Connect to `address`.
+
+        `timeout_s` limits the time to connect and the time of each send.
+
+        Raises:
+            OSError: the connection cannot be established.
+        """
         self.address = address
         self._timeout_s = timeout_s
         self.data = bytearray(BUFFER_SIZE)
@@ -35,14 +41,23 @@ class ByteStream:
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def start_tls(self, settings: ConnectSettings) -> None:
-        """Switch to TLS. Raises OSError (including ssl.SSLError) or BadCredentials."""
+        """Switch to TLS.
+
+        Raises:
+            OSError: the handshake failed; this includes ssl.SSLError.
+            BadCredentials: a file of the TLS settings cannot be used.
+        """
         context = tls_context(settings)
         self._socket = context.wrap_socket(
             self._socket, server_hostname=settings.tls_hostname or self.address.host
         )
 
     def send(self, data: bytes | memoryview) -> None:
-        """Send all of `data`. Raises ConnectionLost."""
+        """Send all of `data`.
+
+        Raises:
+            ConnectionLost: the connection broke.
+        """
         try:
             self._socket.settimeout(self._timeout_s)  # the timeout of the last wait may be almost 0
             self._socket.sendall(data)
@@ -92,7 +107,10 @@ class ByteStream:
         return False
 
     def _receive(self, view: memoryview, missing: int, deadline_s: float) -> bool:
-        """Receive once; if at least LARGE bytes are `missing`, wait for all of them. Return False at the deadline."""
+        """Receive once, and return False at the deadline.
+
+        If at least LARGE bytes are `missing`, wait for all of them.
+        """
         left_s = deadline_s - time.monotonic()
         if left_s <= 0:
             return False
@@ -111,7 +129,13 @@ class ByteStream:
         return False
 
     def _receive_within(self, wait_s: float, view: memoryview) -> None:
-        """Receive once. Raises ConnectionLost, or at the deadline TimeoutError (BlockingIOError if `wait_s` is 0)."""
+        """Receive once, and wait at most `wait_s` seconds.
+
+        Raises:
+            ConnectionLost: the connection ended.
+            TimeoutError: nothing arrived in time.
+            BlockingIOError: nothing has arrived, and `wait_s` is 0.
+        """
         try:
             self._socket.settimeout(wait_s)
             count = self._socket.recv_into(view[self.end :])
@@ -151,7 +175,11 @@ class ByteStream:
 
 
 def tls_context(settings: ConnectSettings) -> ssl.SSLContext:
-    """Return the TLS settings: the checks of the server, and the client's certificate. Raises BadCredentials."""
+    """Return the TLS context of a connection, with the authorities and the client's certificate in the settings.
+
+    Raises:
+        BadCredentials: a file cannot be used.
+    """
     try:
         context = ssl.create_default_context(cafile=settings.tls_ca or None)
         if settings.tls_cert:

@@ -77,7 +77,12 @@ class Client:
     """One connection. It does not reconnect by itself: after ConnectionLost, call reconnect()."""
 
     def __init__(self, settings: ConnectSettings) -> None:
-        """Connect to one of the servers in the settings. Raises ServerUnreachable."""
+        """Connect to one of the servers in the settings.
+
+        Raises:
+            ServerUnreachable: no server accepts the connection.
+            BadCredentials: a secret, seed or certificate cannot be used.
+        """
         self.settings = settings
         self.info: dict[str, Any] = {}
         self.pid = os.getpid()  # a connection belongs to the process that opened it
@@ -96,7 +101,12 @@ class Client:
         raise TypeError("a connection cannot be pickled; send its ConnectSettings and connect there")
 
     def reconnect(self) -> None:
-        """Connect again; earlier subscriptions are lost. Raises ServerUnreachable."""
+        """Connect again; earlier subscriptions are lost.
+
+        Raises:
+            ServerUnreachable: no server accepts the connection.
+            BadCredentials: a secret, seed or certificate cannot be used.
+        """
         if self._inbox:
             self.close()
         addresses = [parse_address(server) for server in self.settings.servers]
@@ -125,7 +135,13 @@ class Client:
         self._stream.close()
 
     def ping(self, timeout_s: float = 2.0) -> None:
-        """Send PING and wait for its PONG; messages that arrive before it are dropped. Raises ConnectionLost."""
+        """Send PING, and wait for its PONG.
+
+        Messages that arrive before the PONG are dropped.
+
+        Raises:
+            ConnectionLost: the PONG did not arrive in time, or the connection ended.
+        """
         wanted = self._pongs + 1
         self._stream.send(b"PING\r\n")
         deadline_s = time.monotonic() + timeout_s
@@ -135,7 +151,7 @@ class Client:
             self._frame(end)
 
     def new_inbox(self) -> bytes:
-        """Return a subject to which no other client subscribes."""
+        """Return a subject to which nothing subscribes yet; it changes with each subscribe()."""
         return b"%b.p.%d" % (self._inbox, self._last_sid)
 
     def subscribe(self, subject: bytes) -> int:
@@ -155,7 +171,11 @@ class Client:
         self._stream.send(b"".join((line, b"\r\n", headers, payload, b"\r\n")))
 
     def send(self, data: bytes | memoryview) -> None:
-        """Send complete frames unchanged. Raises ConnectionLost."""
+        """Send complete frames unchanged.
+
+        Raises:
+            ConnectionLost: the connection broke.
+        """
         self._stream.send(data)
 
     def request(
@@ -164,7 +184,10 @@ class Client:
         """Send a request and wait for its answer.
 
         Raises:
-            NoResponders, RequestTimeout, AccessDenied, ConnectionLost.
+            NoResponders: the subject has no subscriber.
+            RequestTimeout: there is no answer within `timeout_s` seconds, by default those of the settings.
+            AccessDenied: the user may not publish to the subject.
+            ConnectionLost: the connection ended.
         """
         inbox = self._ask(subject, payload, headers)
         wait_s = self.settings.timeout_s if timeout_s is None else timeout_s
@@ -182,10 +205,10 @@ class Client:
         return answer
 
     def request_many(self, subject: str, payload: bytes, more: int, timeout_s: float) -> list[Reply]:
-        """Send a request. Return the stored messages in its answers, and last the status that ends the answers.
+        """Send a request, and return its answers: stored messages, followed by the status that ends them.
 
         Raises:
-            RequestTimeout: no answer within `timeout_s` seconds, or more than `more` messages.
+            RequestTimeout: no answer for `timeout_s` seconds, or more than `more` messages.
         """
         inbox = self._ask(subject, payload, b"")
         answers: list[Reply] = []
@@ -202,7 +225,13 @@ class Client:
         )
 
     def api(self, name: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Send a JetStream API request; `name` is without the prefix. Raises ApiError if the answer is an error."""
+        """Send a JetStream API request, and return its answer.
+
+        `name` is the subject without the API prefix.
+
+        Raises:
+            ApiError: the answer is an error.
+        """
         payload = json.dumps(body).encode() if body is not None else b""
         answer = self.request(f"{self.settings.api_prefix}.{name}", payload)
         found = self._parsed(answer.payload or b"{}")
@@ -213,9 +242,10 @@ class Client:
         return found
 
     def pump(self, decoder: Pumped, deadline_s: float) -> Reply | None:
-        """Pass received bytes to `decoder` until it stops (return None); or return a message that it cannot decode.
+        """Pass received bytes to `decoder` until it stops, or until a message arrives that it cannot decode.
 
-        After None, `decoder.state` has the reason: NEED_MORE if the deadline passed.
+        Returns this message of the decoder's subscription, or None if the decoder stopped. After None,
+        `decoder.state` has the reason: NEED_MORE if the deadline passed.
         """
         stream = self._stream
         while True:
@@ -271,7 +301,12 @@ class Client:
         raise ProtocolError(f"{self.address}: a protocol line of more than {LINE_MAX} bytes")
 
     def _fill_message(self, need: int) -> None:
-        """Wait for the rest of a message while its bytes arrive, even after the deadline."""
+        """Wait for the rest of a message while its bytes arrive, even after the deadline.
+
+        Raises:
+            ConnectionLost: the connection ended, or became silent inside the message.
+            ProtocolError: the message is larger than any server sends.
+        """
         self._check_need(need)
         if not self._stream.fill_whole(need, self.settings.timeout_s):
             raise ConnectionLost(f"{self.address}: the connection fell silent inside a message")
@@ -298,7 +333,12 @@ class Client:
         return True
 
     def _frame(self, end: int) -> Reply | None:
-        """Read one frame, whose line ends at `end`; return it if it is a message."""
+        """Read one frame, whose line ends at `end`, and return it if it is a message.
+
+        Raises:
+            ProtocolError: the frame is not valid.
+            AccessDenied, ConnectionLost, PublishFailed: the frame is an error of the server.
+        """
         stream = self._stream
         line = bytes(stream.data[stream.start : end])
         words = line.split()
@@ -330,7 +370,11 @@ class Client:
         return Reply(sid, words[1], reply, body[:headers_size], body[headers_size:])
 
     def _numbers(self, words: list[bytes], texts: list[bytes]) -> list[int]:
-        """Return the numbers in a line of a message. Raises ProtocolError."""
+        """Return the numbers in a line of a message.
+
+        Raises:
+            ProtocolError: a text in `texts` is not a number.
+        """
         if not all(text.isdigit() and len(text) <= DIGITS_MAX for text in texts):
             raise self._no_frame(words)
         return [int(text) for text in texts]
@@ -339,7 +383,7 @@ class Client:
         return ProtocolError(f"{self.address}: the server sent {b' '.join(words)[:60]!r}")
 
     def _body(self, head_size: int, size: int) -> memoryview:
-        """Wait for the rest of a message; return its headers and payload, and go on after it."""
+        """Wait for the rest of a message; return its headers and payload, which are valid until the next receive."""
         stream = self._stream
         self._fill_message(head_size + size + 2)
         at = stream.start + head_size
@@ -380,9 +424,9 @@ _connected: dict[ConnectSettings, Client] = {}
 
 
 def connected(settings: ConnectSettings) -> Client:
-    """Return this process's connection for `settings`: a new one, or one that has just answered a PING.
+    """Return this process's connection for `settings`, which is new or has just answered a PING.
 
-    A forked process opens its own connection: otherwise two processes would read from one socket.
+    A forked process opens its own connection, since two processes must not read from one socket.
     """
     client = _connected.pop(settings, None)
     if client is not None and client.pid == os.getpid():

@@ -70,7 +70,11 @@ def _wants_tls(address: Address, settings: ConnectSettings, info: Info) -> bool:
 
 
 def connect_options(address: Address, settings: ConnectSettings, info: Info) -> Info:
-    """Return the JSON of CONNECT; this function reads the secrets, and stores none of them."""
+    """Return the fields of CONNECT, with the secrets, which are read only now and not stored.
+
+    Raises:
+        BadCredentials: a secret or seed cannot be read, or the server sent no nonce to sign.
+    """
     options: Info = {
         "verbose": False,
         "pedantic": False,
@@ -105,7 +109,7 @@ def _asked(nonce: str, option: str) -> str:
 
 
 def _line(stream: ByteStream, deadline_s: float) -> bytes:
-    """Return the next line without its end."""
+    """Return the next line without its end. Raises ConnectionLost at the deadline."""
     end = stream.line_end(deadline_s)
     if end < 0:
         raise ConnectionLost("it took the connection and then said nothing; does it expect TLS first?")

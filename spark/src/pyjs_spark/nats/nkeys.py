@@ -48,18 +48,26 @@ class UserKey:
 
 
 def encoded(raw: bytes) -> str:
-    """Return prefix and key, followed by their checksum, as text."""
+    """Return `raw`, a prefix and a key, followed by its checksum, in base32 without padding."""
     crc = binascii.crc_hqx(raw, 0).to_bytes(2, "little")
     return base64.b32encode(raw + crc).rstrip(b"=").decode()
 
 
 def read_seed(path: str) -> UserKey:
-    """Read the file of one user's seed."""
+    """Return the key in a file with a user's seed.
+
+    Raises:
+        BadCredentials: the file cannot be read, or has no valid seed.
+    """
     return _key_in(_text(path), path)
 
 
 def read_creds(path: str) -> tuple[str, UserKey]:
-    """Read a credentials file; return the user's JWT and key."""
+    """Return the user's JWT and key in a credentials file.
+
+    Raises:
+        BadCredentials: the file cannot be read, or lacks the JWT or a valid seed.
+    """
     text = _text(path)
     jwt = JWT.search(text)
     if jwt is None:

@@ -20,17 +20,20 @@ PAUSE_MAX_S = 5.0
 
 
 def pause_s(failures: int) -> float:
-    """Return the pause after `failures` + 1 failures, in seconds; the first five pauses last about 12 s together."""
+    """Return the pause after `failures` + 1 failures, in seconds.
+
+    The first five pauses last about 12 s together.
+    """
     return min(PAUSE_MAX_S, FIRST_PAUSE_S * float(GROWTH**failures))
 
 
 def pause(failures: int) -> None:
-    """Wait after `failures` + 1 failures."""
+    """Sleep for the pause after `failures` + 1 failures."""
     time.sleep(pause_s(failures))
 
 
 class PatientApi:
-    """Sends the JetStream requests of a query plan over this process's connection.
+    """A sender of the JetStream requests of a query plan, over the connection of this process.
 
     The object holds only plain values, so it can be pickled.
 
@@ -46,7 +49,13 @@ class PatientApi:
         self._has_answered = False
 
     def api(self, name: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Send one request. Raises ApiError, ServerUnreachable and other errors of the client."""
+        """Send one request, and return the answer.
+
+        Raises:
+            ApiError: the answer is an error.
+            ServerUnreachable: no server accepts the connection.
+            SparkError: another error of the client.
+        """
         deadline_s = time.monotonic() + (self._patience_s if self._has_answered else 0.0)
         failures = 0
         while True:

@@ -67,7 +67,9 @@ class Address:
 
 
 def parse_address(server: str) -> Address:
-    """Parse `nats://user:password@host:port`, or a part of it.
+    """Return the address in a text such as `nats://user:password@host:port`.
+
+    All parts except the host are optional.
 
     Raises:
         SparkError: the text is no address; the error does not repeat a password.
@@ -94,7 +96,7 @@ def resolve_secret(name: str, value: str) -> str:
     """Return the secret that `value` denotes: itself, or the content of `env:NAME` or `file:PATH`.
 
     Raises:
-        BadCredentials: the variable or file does not exist.
+        BadCredentials: the variable does not exist, or the file cannot be read.
     """
     kind, colon, where = value.partition(":")
     try:

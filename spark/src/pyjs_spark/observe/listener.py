@@ -74,14 +74,17 @@ class QueryListener(StreamingQueryListener):
 
 
 def attach(spark: SparkSession, *reporters: Reporter) -> QueryListener:
-    """Report on all queries of a session, beginning now; `spark.streams.removeListener` ends that."""
+    """Report all events of a session's queries to reporters from now on, and return the listener.
+
+    `spark.streams.removeListener(listener)` ends the reports.
+    """
     listener = QueryListener(*reporters)
     spark.streams.addListener(listener)
     return listener
 
 
 def measured(messages: DataFrame) -> DataFrame:
-    """Return messages of the format `jetstream`; Spark then observes their bytes and their newest `ts`.
+    """Return `messages` as a DataFrame of which Spark observes the number of rows, their bytes and their newest `ts`.
 
     Call it directly after `load()`: rows that an earlier filter removes are not counted. Spark counts in its own
     operators (`DataFrame.observe`), in batches and in streaming queries.

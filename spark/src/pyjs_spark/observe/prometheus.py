@@ -39,7 +39,10 @@ TABLE: tuple[tuple[str, str, tuple[str, ...], str], ...] = (
 
 
 class QueryMetrics:
-    """A reporter that counts in a registry of prometheus_client, by default the global one. Raises SparkMissing."""
+    """A reporter that counts in a registry of prometheus_client, by default the global registry.
+
+    Creating it raises SparkMissing if prometheus_client is not installed.
+    """
 
     def __init__(self, registry: Any = None) -> None:
         if importlib.util.find_spec("prometheus_client") is None:
@@ -64,7 +67,10 @@ class QueryMetrics:
         self._serving: list[tuple[Any, Any]] = []  # the library's servers, each with its thread
 
     def serve(self, port: int, address: str = "127.0.0.1") -> int:
-        """Serve the metrics under http://address:port/metrics; return the port. Port 0 selects any free port."""
+        """Serve the metrics under http://address:port/metrics, and return the port.
+
+        Port 0 selects any free port.
+        """
         self._serving.append(self._library.start_http_server(port, addr=address, registry=self.registry))
         return int(self._serving[-1][0].server_port)
 
@@ -79,13 +85,13 @@ class QueryMetrics:
             self.registry.unregister(each)
 
     def started(self, query: QueryKey) -> None:
-        """Count a started query, and show its counters as 0."""
+        """Show that a query is running, and show its counters even if they are 0."""
         self._of["running"].labels(query.label).set(1)
         for name in ("failures", "batches", "rows"):
             self._of[name].labels(query.label)
 
     def batch(self, done: BatchDone) -> None:
-        """Count a batch."""
+        """Update the metrics with a batch."""
         query = done.query.label
         self._of["rows"].labels(query).inc(done.rows)
         if done.is_work:
@@ -112,7 +118,7 @@ class QueryMetrics:
         self._lost[query.run, part.stream] = part.lost
 
     def ended(self, query: QueryKey, error: str) -> None:
-        """Count the end of a query."""
+        """Show that a query has ended, count a failure if it has an `error`, and remove its lags."""
         self._of["running"].labels(query.label).set(0)
         if error:
             self._of["failures"].labels(query.label).inc()

@@ -163,7 +163,7 @@ def parse_options(given: Mapping[str, str]) -> Options:
     """Return the options of a read.
 
     Raises:
-        OptionError: one line with the option, its value and the allowed values.
+        OptionError: an option is missing, unknown or not allowed, or its value is not allowed.
     """
     known = _known(given)
     parsed = {option.target: value_of(option, said) for option, said in known}
@@ -180,7 +180,10 @@ def parse_options(given: Mapping[str, str]) -> Options:
 
 
 def fields_of(parsed: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments for a class of options; targets that begin with "connect." become its ConnectSettings."""
+    """Return the arguments for a class of options.
+
+    Values whose names begin with "connect." become the argument `connect`, a ConnectSettings.
+    """
     connect = {name.removeprefix("connect."): value for name, value in parsed.items() if "." in name}
     own = {name: value for name, value in parsed.items() if "." not in name}
     return {"connect": ConnectSettings(**connect), **own}
@@ -194,7 +197,11 @@ def _known(given: Mapping[str, str]) -> list[tuple[Option, str]]:
 
 
 def once(given: Iterable[tuple[Option, str, str]]) -> list[tuple[Option, str]]:
-    """Return each given option once, with its value. Raises OptionError if an option is given under two names."""
+    """Return each given option once, with its value.
+
+    Raises:
+        OptionError: an option is given under two names.
+    """
     found: dict[str, tuple[Option, str, str]] = {}
     for option, name, said in given:
         before = found.get(option.name)
@@ -218,7 +225,7 @@ def unknown(name: str, known: Mapping[str, Option]) -> OptionError:
 
 
 def value_of(option: Option, said: str) -> object:
-    """Return the checked value. Raises OptionError."""
+    """Return the parsed value of an option. Raises OptionError if the value is not allowed."""
     try:
         return option.parse(said)
     except ValueError as wrong:
@@ -244,7 +251,10 @@ def _check_together(said: set[str], parsed: Mapping[str, object]) -> None:
 
 
 def check_connect(said: set[str]) -> None:
-    """Raise OptionError for connection options that exclude each other; `said` has the names of the given options."""
+    """Raise OptionError for connection options that exclude or need each other.
+
+    `said` has the names of the given options.
+    """
     for one, other in (("tls.cert", "tls.key"), ("tls.key", "tls.cert"), ("password", "user")):
         if one in said and other not in said:
             raise OptionError(f"option {one} is given without {other}; give both")
@@ -304,7 +314,7 @@ def check_stream(options: Options) -> None:
 
 
 def _check_consumer(options: Options) -> None:
-    """Raise OptionError for a read by consumers if no server accepts its filters for one consumer."""
+    """Raise OptionError for readMode=consumer with filters that overlap, since no server accepts them."""
     name, chosen = ("keys", options.keys) if options.buckets else ("subjects", options.subjects)
     if options.read_mode != "consumer":
         return

@@ -36,7 +36,7 @@ class Position:
 
 
 def refuse(said: Collection[str], names: Iterable[str], why: str) -> None:
-    """Raise OptionError if one of the options `names` was given."""
+    """Raise OptionError if one of the options `names` was given; `why` is the rest of its text."""
     for name in names:
         if name in said:
             raise OptionError(f"option {name} {why}")
@@ -50,7 +50,7 @@ def text(value: str) -> str:
 
 
 def boolean(value: str) -> bool:
-    """Return true or false."""
+    """Return True for "true" and False for "false" in any case. Raises ValueError for other texts."""
     words = {"true": True, "false": False}
     if value.strip().lower() not in words:
         raise ValueError("true or false")
@@ -58,7 +58,7 @@ def boolean(value: str) -> bool:
 
 
 def count(low: int = 1, high: int = SEQ_MAX) -> Callable[[str], int]:
-    """Return a parser of integers from `low` to `high`."""
+    """Return a parser of integers from `low` to `high`, which raises ValueError for any other text."""
 
     def parse(value: str) -> int:
         if not re.fullmatch(r"\d+", value.strip(), re.ASCII) or not low <= int(value) <= high:
@@ -69,7 +69,7 @@ def count(low: int = 1, high: int = SEQ_MAX) -> Callable[[str], int]:
 
 
 def one_of(*words: str) -> Callable[[str], str]:
-    """Return a parser that accepts some words, ignoring case."""
+    """Return a parser that accepts each of the given words in any case, and raises ValueError for other texts."""
     known = {word.lower(): word for word in words}
 
     def parse(value: str) -> str:
@@ -81,7 +81,7 @@ def one_of(*words: str) -> Callable[[str], str]:
 
 
 def like(pattern: str, hint: str) -> Callable[[str], str]:
-    """Return a parser of texts that match a pattern; `hint` describes the allowed texts."""
+    """Return a parser of texts that match a pattern; for other texts, it raises ValueError with `hint`."""
 
     def parse(value: str) -> str:
         if not re.fullmatch(pattern, value.strip()):
@@ -92,7 +92,13 @@ def like(pattern: str, hint: str) -> Callable[[str], str]:
 
 
 def seconds(value: str) -> float:
-    """Return a duration in seconds: a number with the unit ms, s, m, h or d; without a unit, in seconds."""
+    """Return a duration in seconds, from a number with the unit ms, s, m, h or d.
+
+    A number without a unit is in seconds.
+
+    Raises:
+        ValueError: the text is not a duration above zero, or is longer than ten years.
+    """
     match = DURATION.fullmatch(value.strip().lower())
     found = float(match[1]) * SECONDS[match[2] or "s"] if match is not None else 0.0
     if not 0 < found <= SECONDS_MAX:
@@ -101,7 +107,11 @@ def seconds(value: str) -> float:
 
 
 def byte_size(value: str) -> int:
-    """Return a number of bytes; k, m, g and t multiply by powers of 1024."""
+    """Return a number of bytes; the suffixes k, m, g and t multiply by powers of 1024.
+
+    Raises:
+        ValueError: the text is not a number of bytes above zero.
+    """
     match = SIZE.fullmatch(value.strip().lower())
     if match is None or int(match[1]) == 0:
         raise ValueError("a number of bytes above zero such as 1048576, 64m or 1g")
@@ -109,7 +119,11 @@ def byte_size(value: str) -> int:
 
 
 def words(value: str) -> tuple[str, ...]:
-    """Return the parts of a comma-separated list, without repetitions."""
+    """Return the parts of a comma-separated list, without repetitions.
+
+    Raises:
+        ValueError: a part is empty.
+    """
     parts = [part.strip() for part in value.split(",")]
     if not all(parts):
         raise ValueError("a comma list without empty parts")
@@ -117,7 +131,10 @@ def words(value: str) -> tuple[str, ...]:
 
 
 def list_of(pattern: str, hint: str) -> Callable[[str], tuple[str, ...]]:
-    """Return a parser of comma-separated lists of texts that match a pattern."""
+    """Return a parser of comma-separated lists of texts that match a pattern.
+
+    The parser raises ValueError with `hint` for other texts.
+    """
     one = like(pattern, hint)
     return lambda value: tuple(one(name) for name in words(value))
 
@@ -135,7 +152,13 @@ bucket_name = like("[A-Za-z0-9_-]+", "the name of one bucket, of letters, digits
 
 
 def subjects(value: str) -> tuple[str, ...]:
-    """Return filter subjects, without those that another one covers; () if they match every subject."""
+    """Return the filter subjects in a comma-separated list, without those that another subject of the list covers.
+
+    The result is () if the subjects match every subject.
+
+    Raises:
+        ValueError: a part of the list is not a valid subject.
+    """
     parts = words(value)
     if not all(is_subject(part) for part in parts):
         raise ValueError("subjects, comma separated, with tokens between dots and the wildcards * and >")
@@ -144,14 +167,22 @@ def subjects(value: str) -> tuple[str, ...]:
 
 
 def domain(value: str) -> str:
-    """Return the API prefix of a JetStream domain."""
+    """Return the API prefix of a JetStream domain.
+
+    Raises:
+        ValueError: the text is not the name of a domain.
+    """
     if not re.fullmatch(r"[^\s.*>$]+", value.strip()):
         raise ValueError("the name of a domain: one token without '.', '*', '>' and '$'")
     return f"$JS.{value.strip()}.API"
 
 
 def api_prefix(value: str) -> str:
-    """Return the subject prefix of the JetStream API, without a dot at its end."""
+    """Return the subject prefix of the JetStream API, without a dot at its end.
+
+    Raises:
+        ValueError: the text is not a subject without wildcards.
+    """
     prefix = value.strip().removesuffix(".")
     if not is_subject(prefix) or "*" in prefix or ">" in prefix:
         raise ValueError("a subject without wildcards such as $JS.hub.API")
@@ -159,7 +190,11 @@ def api_prefix(value: str) -> str:
 
 
 def moment(value: str) -> int:
-    """Return a point in time in ns since 1970, from RFC 3339 with up to 9 digits, or from a number of ms."""
+    """Return a point in time in ns since 1970, from RFC 3339 or from a number of ms since 1970.
+
+    Raises:
+        ValueError: the text is neither.
+    """
     said = value.strip()
     if re.fullmatch(r"\d{1,14}", said, re.ASCII):
         return int(said) * NS_PER_MS
@@ -172,13 +207,23 @@ def moment(value: str) -> int:
 
 
 def headers(value: str) -> str:
-    """Return map, raw or false; "true", as used with Kafka, means map."""
+    """Return map, raw or false; "true", as used with Kafka, means map.
+
+    Raises:
+        ValueError: the text is none of these words.
+    """
     said = value.strip().lower()
     return "map" if said == "true" else one_of("map", "raw", "false")(said)
 
 
 def moments(value: str) -> tuple[tuple[str, int], ...]:
-    """Parse JSON such as {"ORDERS": 1795000000000} (ms since 1970); return pairs (stream, ns), sorted."""
+    """Return sorted pairs (stream, ns since 1970) from JSON such as {"ORDERS": 1795000000000}.
+
+    The numbers in the JSON are ms since 1970; a time in RFC 3339 is allowed too.
+
+    Raises:
+        ValueError: the text is not such a JSON object.
+    """
     hint = 'JSON such as {"ORDERS": 1795000000000} (milliseconds since 1970, or a time with zone)'
     said = _streams(value, hint)
     try:
@@ -188,9 +233,12 @@ def moments(value: str) -> tuple[tuple[str, int], ...]:
 
 
 def _streams(value: str, hint: str) -> dict[str, object]:
-    """Return the value of each stream from JSON; {"0": x}, a partition in Kafka's form, means x.
+    """Return the value of each stream from a JSON object.
 
-    Raises ValueError.
+    A value {"0": x}, a partition in Kafka's form, means x.
+
+    Raises:
+        ValueError: the text is no such object; the error has `hint`.
     """
     try:
         said = strict_json.an_object(value)
@@ -205,7 +253,10 @@ def _streams(value: str, hint: str) -> dict[str, object]:
 
 
 def position(*allowed: str) -> Callable[[str], Position]:
-    """Return a parser of a position: one of the words, or JSON of streams with their sequences."""
+    """Return a parser of a position: one of the words, or JSON of streams with their sequences.
+
+    The parser raises ValueError for other texts.
+    """
     hint = " or ".join([*allowed, 'JSON such as {"ORDERS": 1234}'])
 
     def parse(value: str) -> Position:

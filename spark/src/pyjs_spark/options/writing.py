@@ -94,7 +94,7 @@ SPARKS = ("checkpointlocation", "queryname")
 
 
 def is_of_writing(given: Mapping[str, str]) -> bool:
-    """Return whether these options belong to a write; Spark passes them without their purpose."""
+    """Return whether an option in `given` shows that the options are those of a write."""
     return any(_means_writing(name.lower()) for name in given)
 
 
@@ -108,7 +108,7 @@ def parse_sink_options(given: Mapping[str, str]) -> SinkOptions:
     """Return the options of a write.
 
     Raises:
-        OptionError: one line with the option, its value and the allowed values.
+        OptionError: an option is missing, unknown or not allowed, or its value is not allowed.
     """
     ours = [(name, said) for name, said in given.items() if name.lower() not in SPARKS]
     known = once((_known(name), name, str(said)) for name, said in ours)

@@ -20,7 +20,7 @@ def decoded_columns(columns: tuple[str, ...]) -> tuple[str, ...]:
 
 
 class BatchMaker:
-    """Creates the batches of one range; the schema is that of arrow_schema()."""
+    """A factory for the record batches of one range, which have the schema of arrow_schema()."""
 
     def __init__(self, what: ReadRange) -> None:
         self._schema = arrow_schema(what.columns, what.headers)
@@ -28,7 +28,7 @@ class BatchMaker:
         self._columns = what.columns
 
     def make(self, taken: Taken) -> pa.RecordBatch:
-        """Return the batch; the batch owns the columns' buffers."""
+        """Return a decoder's columns as a record batch, which then owns the buffers of the columns."""
         arrays = [
             self._array(name, field.type, taken)
             for name, field in zip(self._columns, self._schema, strict=True)

@@ -75,7 +75,11 @@ class Chunk(NamedTuple):
 
 
 def parse_chunk(payload: memoryview) -> Chunk:
-    """Return the chunk in a message; the chunk refers to the payload's memory. Raises ProtocolError."""
+    """Return the chunk in a message, which refers to the memory of the payload.
+
+    Raises:
+        ProtocolError: the payload is not a valid chunk.
+    """
     if len(payload) < HEADER.size:
         raise ProtocolError(f"a bulk read was answered with {len(payload)} bytes, which are no chunk")
     magic, version, flags, first, after, stream_first, stream_last, *rest = HEADER.unpack_from(payload)
@@ -166,7 +170,7 @@ class _Read:
         self._mean = ROW_SIZE
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield one batch after another."""
+        """Yield the messages of the range in batches."""
         has_more = True
         while has_more:
             has_more = self._fill()
@@ -198,7 +202,13 @@ class _Read:
         return False
 
     def _decode(self, chunk: Chunk) -> bool:
-        """Decode the current chunk; return True if the batch became full. The next batch then gets the rest."""
+        """Decode the current chunk, and return True if the batch became full.
+
+        The next batch gets the rest of the chunk.
+
+        Raises:
+            ProtocolError: an entry does not fit the chunk.
+        """
         data = chunk.data if self._needs_records else None
         in_memory = chunk.segment == 0  # the stream is in memory, so its records have no checks
         check = ALONE if self._is_checking and not in_memory else 0
@@ -239,16 +249,19 @@ class _Read:
         return chunk
 
     def _ask_ahead(self, chunk: Chunk) -> None:
-        """Request the next chunk before this one is decoded, if all rows of this one fit in the batch."""
+        """Request more chunks before `chunk` is decoded, if the batch has room for more rows than `chunk` has."""
         room = self._what.bulk_batch_rows - self._decoder.rows - chunk.messages
         is_followed = not chunk.flags & END and chunk.next < self._what.high
         if room > 0 and is_followed:
             self._ask(chunk.next, room)
 
     def _known(self, chunk: Chunk) -> Chunk:
-        """Check that a chunk begins where the previous one ended.
+        """Return a chunk after a check that it begins where the previous chunk ended.
 
-        Count the sequences that the chunk reports as lost.
+        The lost sequences that the chunk reports are counted.
+
+        Raises:
+            ConnectionLost: the chunk begins at another sequence.
         """
         if chunk.first != self._next_seq:
             raise ConnectionLost(
@@ -264,7 +277,12 @@ class _Read:
         return chunk
 
     def _receive(self) -> memoryview:
-        """Return the payload of the next part of the answer; it is valid until the next receive."""
+        """Return the payload of the next part of the answer, which is valid until the next receive.
+
+        Raises:
+            RequestTimeout: there is no answer in time.
+            ApiError: the answer is an error.
+        """
         wait_s = self._client.settings.timeout_s
         reply = b"%b.%d" % (self._inbox, self._asked)
         while True:
@@ -302,7 +320,10 @@ class _Read:
     # -- requests ---------------------------------------------------------------------------------------------------
 
     def _ask(self, seq: int = 0, rows: int = 0) -> None:
-        """Request messages from `seq` on (0: after the last chunk), about `rows` of them (0: a whole batch)."""
+        """Request about `rows` messages from `seq` on.
+
+        If `seq` is 0, the request begins after the last chunk. If `rows` is 0, the rest of a batch is requested.
+        """
         what = self._what
         if self._connection != self._client.connections:
             self._connection = self._client.connections
@@ -333,7 +354,10 @@ class _Read:
         self._kept.clear()
 
     def _refused(self, error: ApiError) -> None:
-        """Raise the exception that corresponds to an error of the server."""
+        """Handle an error of the server.
+
+        The error is raised as the corresponding exception, or the read waits before a retry, or the read ends.
+        """
         self._forget()
         if error.err_code == REFUSED:
             raise refused(self._what.stream) from error

@@ -54,7 +54,11 @@ class Stored(NamedTuple):
 
 
 def stored(answer: Reply) -> Stored:
-    """Return the stored message in one part of a batched answer. Raises ProtocolError."""
+    """Return the stored message in one part of a batched answer.
+
+    Raises:
+        ProtocolError: a header that describes the message is missing or invalid.
+    """
     own, _, added = answer.headers.rpartition(b"\r\nNats-Stream:")
     named = dict(line.split(b": ", 1) for line in added.split(b"\r\n")[1:] if b": " in line)
     try:
@@ -118,7 +122,7 @@ class _Read:
                     yield message
 
     def _get(self) -> tuple[bool, list[Stored]]:
-        """Return the next messages, and whether more may follow them."""
+        """Return whether more messages may follow, and the next messages."""
         info = stream_info(self._client, self._what.stream)
         if not self._is_same(info):
             return False, []
@@ -136,21 +140,31 @@ class _Read:
         return bool(some), some
 
     def _check_gaps(self, info: dict[str, Any] | None, seqs: list[int]) -> None:
-        """Check whether the sequences without a message were removed at the stream's beginning."""
+        """Count or report a loss if the sequences without a message were trimmed at the beginning of the stream."""
         low, high = self._next_seq, min(seqs[-1] + 1 if seqs else self._what.high, self._what.high)
         missing = high - low - sum(seq < high for seq in seqs)
         if missing:
             self._losses.of_batch(info, low, high, missing)
 
     def _is_same(self, info: dict[str, Any] | None) -> bool:
-        """Return whether the stream of the plan still exists. If not, raise DataLoss if failOnDataLoss is set."""
+        """Return whether the stream of the plan still exists.
+
+        Raises:
+            DataLoss: the stream no longer exists, and failOnDataLoss is set.
+        """
         created = self._what.created
         if info is not None and created in ("", info["created"]):
             return True
         return self._losses.of_stream(info, self._next_seq)
 
     def _many(self) -> list[Stored]:
-        """Return the messages of the next answer; none if only mirrors answered."""
+        """Return the messages of the next batched answer.
+
+        The list is empty if there are no more messages, or if only mirrors have answered.
+
+        Raises:
+            ApiError: the answer ends with the status of an error.
+        """
         count = min(self._what.fetch_batch, ANSWER_COUNT, self._what.high - self._next_seq)
         body = {"seq": self._next_seq, "next_by_subj": self._filter, "batch": count, "max_bytes": ANSWER_SIZE}
         subject = f"{self._client.settings.api_prefix}.DIRECT.GET.{self._what.stream}"

@@ -78,7 +78,7 @@ class _Read:
         self._is_deleted = False  # whether the stream was deleted since the read began
 
     def batches(self) -> Iterator[None]:
-        """Yield each time when the decoder has a complete batch."""
+        """Yield None whenever the decoder has a complete batch, and at the end if it has rows."""
         what = self._what
         for segment in self._found.segments:
             if self._is_deleted:
@@ -89,7 +89,13 @@ class _Read:
             yield None
 
     def _segment(self, segment: Contents) -> Iterator[None]:
-        """Read the wanted part of one segment. After an invalid record, read it again without its index file."""
+        """Read the wanted part of one segment.
+
+        After an invalid record, the segment is read again without its index file.
+
+        Raises:
+            BadStore: the segment is damaged.
+        """
         path, problem = f"{self._found.stream.messages}/{segment.number:08d}.seg", ""
         for attempt in range(snapshot.TRIES):
             try:
@@ -113,7 +119,10 @@ class _Read:
         return (yield from self._rows(self._wanted(contents, image), image))
 
     def _removed(self, segment: Contents) -> None:
-        """Handle a segment that has disappeared since the read began: its messages were removed, or they are lost."""
+        """Handle a segment whose file has disappeared since the read began.
+
+        Its messages were removed, or they are lost.
+        """
         low = max(segment.base_seq, self.decoder.last_seq + 1)
         again = snapshot_of(self._place, self._what.stream)
         created_ns = self._found.stream.metadata.created_ns
@@ -136,7 +145,10 @@ class _Read:
         return rows[matching(contents, rows, image, self._chosen)]
 
     def _rows(self, rows: Any, image: Image) -> Generator[None, None, bool]:
-        """Decode these entries; return whether all of them were valid."""
+        """Decode the entries `rows`, and return whether all of them were valid.
+
+        None is yielded for each complete batch.
+        """
         if not self._needs_records:
             return (yield from self._piece(rows, None, 0))
         for piece in pieces(rows):
@@ -146,7 +158,10 @@ class _Read:
         return True
 
     def _piece(self, rows: Any, data: bytes | None, base: int) -> Generator[None, None, bool]:
-        """Decode the entries of one piece; return whether all of them were valid."""
+        """Decode the entries of one piece, and return whether all of them were valid.
+
+        None is yielded for each complete batch.
+        """
         table, at = np.ascontiguousarray(rows).view(np.uint8), 0
         check = CHAINED if data is not None else 0
         while at < len(rows):
@@ -158,7 +173,7 @@ class _Read:
         return True
 
     def _check_erased(self, contents: Contents, path: str) -> None:
-        """Refuse messages that were overwritten without a recorded removal. Raises BadStore."""
+        """Raise BadStore if messages were overwritten without a recorded removal."""
         erased = contents.entries["seq"][contents.entries["flags"] & ERASED != 0]
         doubted = [seq for seq in erased.tolist() if not self._found.is_removed(seq)]
         # The removal may have been recorded after the contents were read.
@@ -179,7 +194,7 @@ class Piece(NamedTuple):
 
 
 def pieces(rows: Any) -> Iterator[Piece]:
-    """Yield the pieces with the records of these entries, in order."""
+    """Yield the pieces with the records of the entries `rows`, in order."""
     begins = rows["offset"].astype(np.int64)
     ends = begins + rows["subject_len"] + rows["size"] + RECORD_SIZE_MIN
     ends += np.where(rows["flags"] & EXTENDED, 16, 0)

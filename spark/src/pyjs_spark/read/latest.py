@@ -132,7 +132,11 @@ class LatestRead(pull.PullRead):
         return state.last_seq if following > self._created_seq else None
 
     def _open(self) -> bool:
-        """Create a consumer; return False if no subject has a message."""
+        """Create a consumer, and return False if no subject has a message.
+
+        Raises:
+            StreamMissing: the stream does not exist.
+        """
         is_first = self._snapshot_seq < 0
         before = self._state()
         made = self._create({"deliver_policy": "last_per_subject"})
@@ -161,7 +165,14 @@ class LatestRead(pull.PullRead):
         return self._empty < following - at + EMPTY_BEFORE_A_LOOK or self._has_pending()
 
     def _has_pending(self) -> bool:
-        """Return whether the consumer reports more messages; from now on, requests wait for a message."""
+        """Return whether the consumer reports more messages.
+
+        From now on, requests wait for a message.
+
+        Raises:
+            Broken: the consumer is gone.
+            ReadStalled: messages are pending, and none has arrived within the idle timeout.
+        """
         assert self._consumer is not None
         try:
             info = self._client.api(f"CONSUMER.INFO.{self._what.stream}.{self._consumer.name}")
@@ -201,7 +212,10 @@ class Seen:
         return not self._hashes
 
     def unseen(self, batch: pa.RecordBatch, *, is_new: bool) -> pa.RecordBatch:
-        """Return the rows whose subjects were not seen before. With `is_new`, the caller states that all are new."""
+        """Return the rows whose subjects were not seen before.
+
+        With `is_new`, the caller guarantees that all subjects are new.
+        """
         hashes = [hash(subject) for subject in batch.column("subject").to_pylist()]
         if not is_new:
             known = pa.array(np.array(self._hashes))

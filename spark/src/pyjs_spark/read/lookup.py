@@ -39,7 +39,10 @@ def fits(pattern: str, name: str) -> bool:
 
 
 def stream_names(client: Api, wanted: Iterable[str]) -> list[str]:
-    """Return, sorted, the named streams and those that match a pattern. A named stream may not exist."""
+    """Return the sorted names of the wanted streams.
+
+    A pattern in `wanted` stands for all streams that match it. A stream that is wanted by its name may not exist.
+    """
     wanted = tuple(wanted)
     patterns = [_regex(each) for each in wanted if is_pattern(each)]
     names = {each for each in wanted if not is_pattern(each)}
@@ -63,7 +66,7 @@ def _all_names(client: Api) -> list[str]:
 
 
 def stream_info(client: Api, name: str) -> dict[str, Any] | None:
-    """Return STREAM.INFO, or None if the stream does not exist."""
+    """Return the answer to STREAM.INFO, or None if the stream does not exist."""
     try:
         return client.api(f"STREAM.INFO.{name}")
     except ApiError as error:
@@ -102,7 +105,10 @@ def seq_at(client: Api, state: StreamState, at_ns: int) -> int:
 
 
 def next_seq(client: Api, state: StreamState, seq: int, subjects: tuple[str, ...]) -> int:
-    """Return the sequence of the first message from `seq` on with one of the subjects; otherwise the stream's end."""
+    """Return the sequence of the first message from `seq` on with one of the subjects.
+
+    If there is none, the end of the stream is returned.
+    """
     return min([*_seqs_from(client, state.name, seq, subjects), state.end])
 
 

@@ -51,7 +51,7 @@ def to_json(offsets: Mapping[str, StreamOffset], cut: Cut | None = None) -> dict
 
 
 def from_json(said: Mapping[str, object]) -> Offsets:
-    """Return the contents of a checkpoint.
+    """Return the offsets in a checkpoint.
 
     Raises:
         SparkError: a newer version, or another data source, wrote the checkpoint.
@@ -68,7 +68,11 @@ def from_json(said: Mapping[str, object]) -> Offsets:
 
 
 def cut_in(said: Mapping[str, object]) -> Cut | None:
-    """Return the rules for cutting ranges in this offset, or None if it has none. Raises SparkError."""
+    """Return the rules for cutting ranges that an offset has, or None if it has none.
+
+    Raises:
+        SparkError: the rules are damaged.
+    """
     if "cut" not in said:
         return None
     cut = said["cut"]

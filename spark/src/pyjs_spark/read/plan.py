@@ -122,7 +122,9 @@ def seq_of(position: Position, state: StreamState, option: str) -> int:
 
 
 def time_of(at_ns: int | None, times: Iterable[tuple[str, int]], name: str, option: str) -> int | None:
-    """Return the start or end time of a stream in ns: the common time, else the stream's own time, else None.
+    """Return the start or end time of a stream in ns.
+
+    This is `at_ns`, or else the stream's own time in `times`, or None if there are no times.
 
     Raises:
         OptionError: `times`, the value of `option`, has only times of other streams.
@@ -172,7 +174,7 @@ def recreated(then: str, now: str) -> str:
 def reconcile(
     start: Mapping[str, StreamOffset], states: Mapping[str, StreamState]
 ) -> tuple[Offsets, list[Gap]]:
-    """Return the position from which each existing stream continues, and the ranges lost since `start`.
+    """Return the position from which each stream continues, and the ranges lost since `start`.
 
     A new or re-created stream is read from its first message. The offset of a deleted stream is kept. An
     offset decreases only if the stream was re-created, or lost its end.
@@ -215,7 +217,10 @@ def backlog(base: Mapping[str, StreamOffset], states: Mapping[str, StreamState])
 
 
 def rows_of_bytes(size_max: int, counts: Mapping[str, int], states: Mapping[str, StreamState]) -> int:
-    """Return the probable number of rows in `size_max` bytes, from each stream's mean message; at least one."""
+    """Return the probable number of rows in `size_max` bytes, estimated from each stream's mean message.
+
+    The result is at most the sum of `counts`.
+    """
     rows = sum(counts.values())
     size = sum(
         count * states[name].size // states[name].messages
@@ -226,7 +231,10 @@ def rows_of_bytes(size_max: int, counts: Mapping[str, int], states: Mapping[str,
 
 
 def share(rows_max: int, counts: Mapping[str, int]) -> dict[str, int]:
-    """Divide `rows_max` rows among streams in proportion to their backlog, but at least one row each if possible."""
+    """Return the number of rows of each stream, if `rows_max` rows are divided in proportion to the backlogs.
+
+    Each stream with a backlog gets at least one row, if possible. `counts` has the backlogs.
+    """
     total = sum(counts.values())
     if total <= rows_max:
         return dict(counts)
@@ -250,7 +258,7 @@ def advance(base: Mapping[str, StreamOffset], rows: Mapping[str, int]) -> Offset
 
 
 def is_due(rows: int, rows_min: int | None, waited_s: float, delay_max_s: float) -> bool:
-    """Return whether a batch of `rows` is large enough, or has waited long enough."""
+    """Return whether a batch of `rows` is large enough, or `waited_s` has reached `delay_max_s`."""
     return rows_min is None or rows >= rows_min or waited_s >= delay_max_s
 
 
@@ -258,7 +266,10 @@ def is_due(rows: int, rows_min: int | None, waited_s: float, delay_max_s: float)
 
 
 def between(start: Mapping[str, StreamOffset], end: Mapping[str, StreamOffset]) -> list[Span]:
-    """Return the ranges between two offsets. A stream without a start is new, and is read from sequence 1."""
+    """Return the ranges between two offsets.
+
+    A stream that is new in `end` is read from sequence 1.
+    """
     spans = []
     for name, at in sorted(end.items()):
         was = start.get(name)

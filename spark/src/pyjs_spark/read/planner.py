@@ -35,7 +35,10 @@ ADVICE = (
 
 
 class LossCount:
-    """Counts each lost sequence of a stream once in a query, although several plans find the same gap."""
+    """The number of lost sequences of each stream in a query.
+
+    A gap that several plans find is counted once.
+    """
 
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}
@@ -49,15 +52,15 @@ class LossCount:
             self._ends[gap.stream] = gap.high
 
     def begin_again(self, stream: str) -> None:
-        """Forget the counted sequences of a stream that was re-created, so that its sequences begin at 1 again."""
+        """Forget which sequences of a re-created stream were counted, since its sequences begin at 1 again."""
         self._ends.pop(stream, None)
 
 
 class Planner:
-    """Plans reads with one set of options."""
+    """A planner of reads with one set of options."""
 
     def __init__(self, options: Options, api: Api, parallelism: int = plan.PARALLELISM) -> None:
-        """`parallelism` is the number of tasks if the options do not set it."""
+        """Initialize the planner; `parallelism` is the number of tasks if the options do not set it."""
         self.options = options
         self.cut = Cut(
             options.min_partitions or parallelism,
@@ -71,7 +74,13 @@ class Planner:
     # -- batch ------------------------------------------------------------------------------------------------------
 
     def batch(self, bounds: Bounds) -> list[Span]:
-        """Return the ranges of a batch read. Raises StreamMissing, OptionError, DataLoss."""
+        """Return the ranges of a batch read.
+
+        Raises:
+            StreamMissing: a named stream does not exist, or no stream matches the patterns.
+            OptionError: a position does not fit the streams.
+            DataLoss: messages were removed meanwhile, and failOnDataLoss is set.
+        """
         if bounds.is_empty:
             return []
         states = self.states()
@@ -141,7 +150,12 @@ class Planner:
     # -- streaming --------------------------------------------------------------------------------------------------
 
     def initial(self) -> Offsets:
-        """Return the offset at which a new query starts. Raises StreamMissing, OptionError."""
+        """Return the offset at which a new query starts.
+
+        Raises:
+            StreamMissing: a named stream does not exist, or no stream matches the patterns.
+            OptionError: a position does not fit the streams, or a start time is in the future.
+        """
         option = "startingTimestamp" if self.options.starting_ns is not None else "startingOffsetsByTimestamp"
         start_ns = max((self.options.starting_ns or 0, *(at for _, at in self.options.starting_times)))
         if start_ns > time.time_ns() + SKEW_NS:
@@ -205,14 +219,21 @@ class Planner:
         return plan.advance({**base, **near}, plan.share(rows_max, plan.backlog(near, states)))
 
     def _past_holes(self, at: StreamOffset, state: StreamState) -> StreamOffset:
-        """Return the offset of the next existing message; deleted and filtered messages count towards no limit."""
+        """Return the offset of the next existing message that matches the subjects.
+
+        So deleted and filtered messages do not count towards a limit.
+        """
         is_dense = state.messages >= state.end - state.first_seq and not self.options.subjects
         if is_dense or at.next >= state.end:
             return at
         return replace(at, next=lookup.next_seq(self._api, state, at.next, self.options.subjects))
 
     def between(self, start: Offsets, end: Offsets, cut: Cut | None = None) -> list[Span]:
-        """Return the ranges between two offsets, cut into tasks as in a batch read. Raises DataLoss."""
+        """Return the ranges between two offsets, cut into tasks as in a batch read.
+
+        Raises:
+            DataLoss: messages were lost, and failOnDataLoss is set.
+        """
         spans = plan.between(start, end)
         states = self._states_of(span.stream for span in spans)
         self._lost(
@@ -323,7 +344,10 @@ def _until(state: StreamState, offsets: Iterable[StreamOffset | None]) -> Stream
 
 
 def _from_first(span: Span, start: Offsets, state: StreamState) -> Span:
-    """Return the span of a stream that is new to this query; it excludes messages that were removed earlier."""
+    """Return the span without messages that were removed before this query knew the stream.
+
+    The span is unchanged if its stream is not new to the query.
+    """
     was = start.get(span.stream)
     if was is not None and was.created == span.created:
         return span
@@ -333,7 +357,8 @@ def _from_first(span: Span, start: Offsets, state: StreamState) -> Span:
 def spans_of(options: Options) -> list[Span]:
     """Return the range of each stream that a batch read selects; a range may be empty.
 
-    Raises the errors of the read.
+    Raises:
+        SparkError: an error of the read, such as OptionError or StreamMissing.
     """
     check_batch(options)
     api = api_of(options)

@@ -96,7 +96,10 @@ def read_range(client: Client, what: ReadRange, report: Report | None = None) ->
 
 
 def inactive_ns(info: dict[str, Any] | None) -> int:
-    """Return the inactive threshold for the consumer in ns; shorter than usual if the stream limits it."""
+    """Return the inactive threshold for the consumer in ns.
+
+    It is shorter than usual if the stream limits it.
+    """
     limits = info["config"].get("consumer_limits") or {} if info is not None else {}
     return min(INACTIVE_THRESHOLD_NS, limits.get("inactive_threshold") or INACTIVE_THRESHOLD_NS)
 
@@ -143,7 +146,7 @@ class PullRead:
         self._heard_at_s = time.monotonic()
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield one batch after another."""
+        """Yield the messages of the range in batches."""
         has_more = True
         while has_more:
             has_more = self._fill()
@@ -154,7 +157,10 @@ class PullRead:
                 self._heard_at_s = time.monotonic()
 
     def close(self) -> None:
-        """Delete the consumer; if that fails, the server deletes it after its inactive threshold (at most 30 s)."""
+        """Delete the consumer.
+
+        If that fails, the server deletes the consumer after its inactive threshold, at most 30 s later.
+        """
         consumer, self._consumer = self._consumer, None
         if consumer is not None:
             with suppress(SparkError):
@@ -187,7 +193,10 @@ class PullRead:
         return self._consumer is not None and self._consumer.connection == self._client.connections
 
     def _open(self) -> bool:
-        """Create a consumer that starts after the last row; return False if no messages are left to read."""
+        """Create a consumer that starts after the last row.
+
+        Returns False if no messages are left to read.
+        """
         what, next_seq = self._what, self._decoder.last_seq + 1
         made = self._create({"deliver_policy": "by_start_sequence", "opt_start_seq": next_seq})
         if made is None:
@@ -293,7 +302,12 @@ class PullRead:
         raise ConnectionLost(f"{self._client.address}: nothing came for {wait_s:g} s, not even a status")
 
     def _ended(self, status: Reply) -> int | None:
-        """Return the state of the read if a status ends the request; None if the request continues."""
+        """Return the state of the read if a status ends the request; None if the request continues.
+
+        Raises:
+            Broken: the consumer is gone.
+            ProtocolError: the status is unknown.
+        """
         assert self._consumer is not None
         code, text = status.status, status.description
         if code and status.subject != self._consumer.reply:
@@ -314,7 +328,10 @@ class PullRead:
     def _at_size_limit(self) -> int:
         """Handle a message that does not fit in the batch, or is larger than any batch.
 
-        Return the state of the read.
+        Returns the state of the read.
+
+        Raises:
+            ProtocolError: the message is larger than any server sends.
         """
         if self._decoder.rows:
             return FULL
@@ -324,7 +341,11 @@ class PullRead:
         return ENOUGH
 
     def _is_reached(self) -> bool:
-        """Return whether the delivery at which the decoder stopped ends the range."""
+        """Return whether the delivery at which the decoder stopped ends the range.
+
+        Raises:
+            Broken: the consumer ended, and the stream has more messages.
+        """
         last_seq = self._decoder.last_seq
         if last_seq >= self._what.high - 1 or self._decoder.pending:
             return True  # all pending messages are after the range
@@ -333,7 +354,12 @@ class PullRead:
         return True
 
     def _is_pending(self) -> bool:
-        """Return whether the stream has more messages of the range although the consumer has none to deliver."""
+        """Return whether the stream has more messages of the range although the consumer has none to deliver.
+
+        Raises:
+            Broken: the stream is gone.
+            ReadStalled: there are more messages, and none has arrived within the idle timeout.
+        """
         what, low = self._what, self._decoder.last_seq + 1
         try:
             is_left = lookup.has_message(self._client, what.stream, low, what.high, what.subjects)

@@ -55,7 +55,7 @@ def push(filters: Iterable[Any], subjects: tuple[str, ...]) -> tuple[Bounds, lis
 
 
 def _one(each: Any, bounds: Bounds, subjects: tuple[str, ...]) -> tuple[Bounds, bool]:
-    """Return the bounds within a filter, and whether they apply it exactly."""
+    """Return the bounds narrowed by a filter, and whether they apply the filter exactly."""
     kind = type(each).__name__
     path: tuple[str, ...] = getattr(each, "attribute", ())
     column = path[0].lower() if len(path) == 1 else ""
@@ -85,7 +85,7 @@ def _seq(kind: str, value: Any, bounds: Bounds) -> tuple[Bounds, bool]:
 
 
 def _time(kind: str, value: Any, bounds: Bounds) -> Bounds:
-    """Return the bounds within a filter on `ts`, whose value is a datetime, or on `ts_ns`."""
+    """Return the bounds narrowed by a filter on `ts`, whose value is a datetime, or on `ts_ns`."""
     span = None
     if isinstance(value, datetime) and value.tzinfo is not None:
         span = _span(kind, (value - EPOCH) // timedelta(microseconds=1) * NS_PER_US, NS_PER_US)
@@ -121,7 +121,7 @@ def _stream(kind: str, value: Any, bounds: Bounds) -> tuple[Bounds, bool]:
 
 
 def _subject(kind: str, value: Any, bounds: Bounds, subjects: tuple[str, ...]) -> tuple[Bounds, bool]:
-    """Return the bounds with a server-side filter on subjects, and whether Spark need not apply the given filter."""
+    """Return the bounds narrowed by a filter on `subject`, and whether they apply the filter exactly."""
     if bounds.subjects is not None:
         return bounds, False  # Spark applies a second filter on subjects
     names = _names(kind, value)

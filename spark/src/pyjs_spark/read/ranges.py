@@ -101,7 +101,7 @@ class Report:
 
 
 class Losses:
-    """Finds data loss in one range; raises DataLoss, or counts the lost messages."""
+    """The check of one range for data loss, which raises DataLoss or counts the lost messages."""
 
     def __init__(self, what: ReadRange, report: Report) -> None:
         self._what = what
@@ -112,7 +112,11 @@ class Losses:
     def of_stream(self, info: dict[str, Any] | None, next_seq: int) -> bool:
         """Check the stream before the read continues at `next_seq`; return False if nothing is left to read.
 
-        `info` is its STREAM.INFO, or None if there is no such stream.
+        `info` is the answer to STREAM.INFO, or None if there is no such stream.
+
+        Raises:
+            StreamMissing: the stream does not exist, and the range has no creation time.
+            DataLoss: messages are lost, and failOnDataLoss is set.
         """
         what = self._what
         if info is None:
@@ -130,9 +134,12 @@ class Losses:
         return True
 
     def of_batch(self, info: dict[str, Any] | None, low: int, high: int, missing: int) -> bool:
-        """Check the stream if `missing` sequences of [low, high) had no message.
+        """Check the stream after a read of [low, high) in which `missing` sequences had no message.
 
-        Return False if the read must end.
+        Returns False if the read must end.
+
+        Raises:
+            DataLoss: messages were trimmed, or the stream is another one, and failOnDataLoss is set.
         """
         if info is None or (self._what.created and info["created"] != self._what.created):
             return self.of_stream(info, high)
@@ -140,16 +147,20 @@ class Losses:
         return True
 
     def of_chunk(self, info: dict[str, Any], low: int, high: int, rows: int) -> None:
-        """Check a chunk of the planned stream: in [low, high), the stream has `rows` messages and no others.
+        """Check a chunk of the planned stream, which has `rows` messages in [low, high).
 
-        `info` is its STREAM.INFO at that moment.
+        `info` is the answer to STREAM.INFO at the moment of the chunk.
         """
         self._trimmed(low, min(int(info["state"]["first_seq"]), high), high - low - rows)
         if high < self._what.high and int(info["state"]["last_seq"]) < high:
             self.of_stream(info, high)
 
     def damaged(self, low: int, high: int, why: str) -> None:
-        """Count the messages of [low, high) in this range as lost, because they are damaged."""
+        """Count the messages of [low, high) in this range as lost, because they are damaged.
+
+        Raises:
+            DataLoss: failOnDataLoss is set.
+        """
         low, high = max(low, self._what.low), min(high, self._what.high)
         self._lose(low, high, why)
         if low < high:
@@ -181,7 +192,7 @@ class Losses:
 
 
 class Patience:
-    """Tolerates several consecutive failures: waits longer after each one, and connects again."""
+    """A retry policy that tolerates several consecutive failures, with longer pauses and new connections."""
 
     def __init__(self, client: Client, report: Report) -> None:
         self._client = client
@@ -193,7 +204,12 @@ class Patience:
         self._failures = 0
 
     def api(self, name: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Send one request that changes nothing; repeat it after temporary failures. Raises ApiError."""
+        """Send a request that changes nothing, and repeat it after temporary failures.
+
+        Raises:
+            ApiError: the answer is an error that is not temporary.
+            SparkError: too many failures, or another permanent error.
+        """
         while True:
             try:
                 return self._client.api(name, body)
@@ -203,11 +219,15 @@ class Patience:
                 self.bear(error)
 
     def stream_info(self, stream: str) -> dict[str, Any] | None:
-        """Return STREAM.INFO, or None if there is no such stream."""
+        """Return the answer to STREAM.INFO, or None if there is no such stream."""
         return stream_info(self, stream)
 
     def bear(self, error: SparkError) -> None:
-        """Wait, and connect again if necessary. Raise `error` if it is permanent, or after too many failures."""
+        """Wait after a temporary failure, and connect again if necessary.
+
+        Raises:
+            SparkError: `error` itself, if it is permanent or the latest of too many failures.
+        """
         self._failures += 1
         self._report.failures += 1
         if not is_passing(error) or self._failures > FAILURES_MAX:

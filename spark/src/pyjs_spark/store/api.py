@@ -24,13 +24,22 @@ NO_MESSAGE = 10037
 
 
 class StoreApi:
-    """The JetStream requests of a plan, answered by files. Plain values, so it can be pickled."""
+    """An API that answers the JetStream requests of a plan from files.
+
+    It has only plain values, so it can be pickled.
+    """
 
     def __init__(self, place: StoreDirectory) -> None:
         self._place = place
 
     def api(self, name: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Answer one request. Raises ApiError, BadStore, StoreKeyNeeded, DataLoss."""
+        """Answer one request.
+
+        Raises:
+            ApiError: the stream or the message does not exist.
+            BadStore: the store is damaged, or cannot be read by this version.
+            StoreKeyNeeded: the store is encrypted with another key.
+        """
         verb, _, stream = name.rpartition(".")
         if name == "STREAM.NAMES":
             names = [each.name for each in directory.streams(self._place)]
@@ -48,7 +57,11 @@ class StoreApi:
         return found
 
     def _seq_at(self, name: str, at_ns: int) -> int:
-        """Return the sequence of the first message stored at `at_ns` (ns since 1970) or later. Raises ApiError."""
+        """Return the sequence of the first message stored at `at_ns` (ns since 1970) or later.
+
+        Raises:
+            ApiError: there is no such message.
+        """
         for _ in range(snapshot.TRIES):
             try:
                 return first_since(self._snapshot(name), at_ns)
@@ -59,7 +72,12 @@ class StoreApi:
 
 
 def first_since(found: Snapshot, at_ns: int) -> int:
-    """Return the sequence of the first message stored at or after `at_ns`. Raises ApiError, FileNotFoundError."""
+    """Return the sequence of the first message stored at `at_ns` (ns since 1970) or later.
+
+    Raises:
+        ApiError: there is no such message.
+        FileNotFoundError: a segment was removed meanwhile.
+    """
     for segment in found.segments:
         if segment.messages and segment.last_ts >= at_ns:
             rows = found.live(snapshot.load(found.stream, segment.number).entries)
@@ -70,7 +88,12 @@ def first_since(found: Snapshot, at_ns: int) -> int:
 
 
 def snapshot_of(place: StoreDirectory, name: str) -> Snapshot | None:
-    """Return the contents of a stream of a store, or None if it does not exist. Raises BadStore, StoreKeyNeeded."""
+    """Return the contents of a stream of a store, or None if the stream does not exist.
+
+    Raises:
+        BadStore: the stream is damaged, or cannot be read by this version.
+        StoreKeyNeeded: the stream is encrypted with another key.
+    """
     found = directory.stream(place, name)
     if found is None:
         return None

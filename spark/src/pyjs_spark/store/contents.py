@@ -14,7 +14,7 @@ STATE, DELETES, FOOTER, META = 2, 3, 4, 5  # kinds of records other than message
 
 @dataclass(slots=True)
 class Contents:
-    """One segment. Its entries include messages whose removal is recorded elsewhere."""
+    """The contents of one segment; its entries include messages whose removal is recorded elsewhere."""
 
     number: int
     incarnation: int
@@ -37,5 +37,5 @@ class Contents:
 
 
 def no_entries() -> Any:
-    """Return an empty array for entries."""
+    """Return an empty array of entries."""
     return np.zeros(0, ENTRY)

@@ -31,7 +31,12 @@ class StreamPlace:
 
 
 def streams(place: StoreDirectory) -> Iterator[StreamPlace]:
-    """Yield the streams of the account, in the order of their directories. Raises BadStore, StoreKeyNeeded."""
+    """Yield the streams of the account, in the order of their directories.
+
+    Raises:
+        BadStore: the store is missing or damaged, or cannot be read by this version.
+        StoreKeyNeeded: a stream is encrypted with another key.
+    """
     directory, key = _account_directory(place), _key_in(place)
     for name in sorted(os.listdir(directory)):
         found = None if name.startswith(".") else _stream(f"{directory}/{name}", key)
@@ -40,7 +45,12 @@ def streams(place: StoreDirectory) -> Iterator[StreamPlace]:
 
 
 def stream(place: StoreDirectory, name: str) -> StreamPlace | None:
-    """Return one stream, or None if it does not exist. Raises BadStore, StoreKeyNeeded."""
+    """Return one stream of the account, or None if it does not exist.
+
+    Raises:
+        BadStore: the store is missing or damaged, or cannot be read by this version.
+        StoreKeyNeeded: the stream is encrypted with another key.
+    """
     directory = f"{_account_directory(place)}/{file_name(name)}"
     found = _stream(directory, _key_in(place)) if os.path.isdir(directory) else None
     return found if found is not None and found.name == name else None
@@ -114,7 +124,12 @@ def _key_in(place: StoreDirectory) -> str:
 
 
 def _stream(directory: str, key: str) -> StreamPlace | None:
-    """Return the stream in a directory, or None if the server never acknowledged its creation."""
+    """Return the stream in a directory, or None if the server never acknowledged its creation.
+
+    Raises:
+        BadStore: the metadata is damaged or missing, or another version wrote it.
+        StoreKeyNeeded: the stream is encrypted with another key.
+    """
     found: list[Metadata] = []
     for copy in ("a", "b"):
         path = f"{directory}/meta.{copy}"

@@ -58,9 +58,10 @@ def metadata_in(data: bytes, path: str, key: str) -> Metadata | None:
 
 
 def purge_in(data: bytes, path: str, key: StreamKey | None) -> tuple[str, int] | None:
-    """Return the filter ("": all) of the purge in an envelope, and the sequence below which messages are removed.
+    """Return the filter and the end sequence of the purge in an envelope.
 
-    Return None if the envelope is incomplete, of another kind, or has no filter.
+    The filter "" means all subjects. Messages below the end sequence are removed. The result is None if the envelope
+    is incomplete, of another kind, or has no filter.
 
     Raises:
         BadStore: a newer version wrote the envelope.
@@ -79,7 +80,11 @@ def purge_in(data: bytes, path: str, key: StreamKey | None) -> tuple[str, int] |
 
 
 def _is_whole(data: bytes, wanted: int, path: str) -> bool:
-    """Return whether `data` is one complete envelope of the kind `wanted`. Raises BadStore if its format is newer."""
+    """Return whether `data` is one complete envelope of the kind `wanted`.
+
+    Raises:
+        BadStore: a newer version wrote the envelope.
+    """
     if len(data) < HEADER.size + CHECKSUM_SIZE or not data.startswith(MAGIC):
         return False
     _, version, kind, flags, *needs, size, _, _ = HEADER.unpack_from(data)
@@ -94,7 +99,11 @@ def _is_whole(data: bytes, wanted: int, path: str) -> bool:
 
 
 def _opened_with(body: bytes, frame: bytes, path: str, key: StreamKey | None) -> bytes:
-    """Return the map in an envelope that is encrypted with the stream's data key."""
+    """Return the map in an envelope that is encrypted with the stream's data key.
+
+    Raises:
+        StoreKeyNeeded: the envelope is encrypted with another key.
+    """
     algorithm, wrapped_size, _ = SEAL.unpack_from(body)
     try:
         if key is None:

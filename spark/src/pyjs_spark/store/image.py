@@ -40,7 +40,7 @@ ZEROS_KEPT = 16  # without the mark, up to this many zeros after the last nonzer
 
 
 class Unusable(Exception):
-    """A file is damaged, or changed during the read; the text has the place and the fault."""
+    """Raised when a file is damaged, or changed during the read; the text has the place and the fault."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,10 @@ def unknown_format(header: Header, what: str) -> BadStore:
 
 
 class Image:
-    """The image of a plain file; it owns the file descriptor. The other images have the same methods."""
+    """The image of a plain file, which owns the file descriptor.
+
+    The classes of the other images override `read`.
+    """
 
     unit = "byte"  # the unit of offsets in error texts
 
@@ -135,7 +138,7 @@ class EncryptedImage(Image):
         return self._key.decrypted(self.header.cipher, self.header.nonce, data, at)
 
     def _find_end(self) -> int:
-        """Return the offset of the mark; if the mark is missing, the last write is incomplete or damaged."""
+        """Return the offset of the mark or, if it is missing, of the end of an incomplete or damaged last write."""
         size = end = max(os.fstat(self._fd).st_size, self.shift)
         while end > self.shift:
             begin = max(end - CHUNK_SIZE, self.shift)
@@ -187,7 +190,7 @@ class PackedImage(Image):
         return self._key.decrypted(header.cipher, header.nonce, data, at) if self._key else data
 
     def _table_at(self, body_size: int, at: int | None) -> tuple[int, list[tuple[int, int]]] | None:
-        """Return image size and table rows from the copy of the table at `at`.
+        """Return image size and table rows from the copy of the table at `at`, or None if this copy is damaged.
 
         If `at` is None, use the copy at the end.
         """
@@ -228,7 +231,7 @@ class PackedImage(Image):
 
 
 def unzipped(packed: bytes, size: int) -> bytes | None:
-    """Return a chunk of `size` bytes, or None if it is damaged."""
+    """Return the decompressed chunk, which must have `size` bytes, or None if it is damaged."""
     cramjam = needed("cramjam", "compressed segments")
     out = bytearray(size)
     try:

@@ -39,7 +39,10 @@ REMOVED_SEQ = (1 << 63) - 1  # mask that clears the bit for an overwritten messa
 
 
 def index_in(data: bytes, key: StreamKey | None) -> Contents | None:
-    """Return the contents of an index file; None if the file is damaged, or of another version or key."""
+    """Return the contents of an index file.
+
+    The result is None if the file is damaged, has another version, or is encrypted with another key.
+    """
     plain = _decrypted(data, key)
     if len(plain) < HEADER.size + 8 or not plain.startswith(MAGIC):
         return None

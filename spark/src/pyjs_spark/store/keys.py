@@ -37,11 +37,15 @@ class StreamKey:
         return nonce[NONCE_SIZE:] == self._derive(b"mark" + nonce[:NONCE_SIZE])[: 16 - NONCE_SIZE]
 
     def open_meta(self, algorithm: int, sealed: bytes, frame: bytes) -> bytes:
-        """Return the map in an envelope. Raises WrongKey."""
+        """Return the decrypted map of an envelope; `frame` is the header of the envelope.
+
+        Raises:
+            WrongKey: the envelope is encrypted with another key.
+        """
         return unseal(algorithm, self._derive(b"meta"), sealed, frame)
 
     def decrypted(self, algorithm: int, nonce: bytes, data: bytes, at: int) -> bytes:
-        """Decrypt bytes of a file; the first one is at offset `at` of the file's body."""
+        """Return the decrypted bytes of a part of a file; `data` begins at offset `at` of the file's body."""
         ciphers = needed(CIPHERS, WHAT)
         key = self._derive(b"file" + nonce)
         block, skip = divmod(at, BLOCK_SIZES[algorithm])
@@ -60,7 +64,11 @@ class StreamKey:
 
 
 def open_data_key(key: str, algorithm: int, wrapped: bytes) -> StreamKey:
-    """Unwrap the data key in the metadata with the operator's key. Raises WrongKey."""
+    """Return the data key in the metadata, unwrapped with the operator's key.
+
+    Raises:
+        WrongKey: the data key is wrapped with another key.
+    """
     kdf = needed("cryptography.hazmat.primitives.kdf.hkdf", WHAT)
     hashes = needed("cryptography.hazmat.primitives.hashes", WHAT)
     made = kdf.HKDF(hashes.SHA256(), KEY_SIZE, salt=None, info=b"pyjs-server data keys")
@@ -68,7 +76,13 @@ def open_data_key(key: str, algorithm: int, wrapped: bytes) -> StreamKey:
 
 
 def unseal(algorithm: int, key: bytes, sealed: bytes, about: bytes) -> bytes:
-    """Decrypt data from an AEAD: nonce, ciphertext, tag. `about` is the associated data. Raises WrongKey."""
+    """Return the plaintext of `sealed`, which has the nonce, the ciphertext and the tag of an AEAD.
+
+    `about` is the associated data.
+
+    Raises:
+        WrongKey: the key, the algorithm or the data is wrong.
+    """
     aead: Any = needed(f"{CIPHERS}.aead", WHAT)
     wrong = needed("cryptography.exceptions", WHAT).InvalidTag
     if algorithm not in BLOCK_SIZES:

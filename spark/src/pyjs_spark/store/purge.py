@@ -26,7 +26,7 @@ NAME = "purge"
 
 @dataclass(frozen=True, slots=True)
 class Purge:
-    """An unfinished purge: the messages that it removes."""
+    """An unfinished purge, which removes the messages of a subject below a sequence."""
 
     subject: str  # a filter; "": every subject
     before_seq: int
@@ -54,7 +54,7 @@ def purge_of(stream: StreamPlace) -> Purge | None:
 
 
 def matching(contents: Contents, rows: Any, image: Image, filters: Filters) -> Any:
-    """Return a mask of the entries whose subjects match one of `filters`."""
+    """Return a mask of `rows` that is true for the entries whose subjects match one of `filters`."""
     if contents.names is not None:
         wanted = np.array([is_any(name, filters) for name in contents.names], np.bool_)
         return wanted[rows["subject_id"]]

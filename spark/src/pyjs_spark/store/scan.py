@@ -122,7 +122,11 @@ class _Scan:
         self._end = self._run()
 
     def _run(self) -> int:
-        """Read one record after another; return the end of the last one."""
+        """Read one record after another, and return the offset after the last valid record.
+
+        Raises:
+            Unusable: the segment is damaged.
+        """
         at, size = HEADER_SIZE, len(self._data)
         while at < size and not self.is_sealed:
             at = self._walk(at)
@@ -182,9 +186,9 @@ class _Scan:
         return True
 
     def _goes_on(self, at: int, head: Head) -> bool:
-        """Return whether the next record confirms length and sequence of an erased message.
+        """Return whether the next record confirms the length and the sequence of an erased message.
 
-        Nothing else can prove them.
+        The checksum of an erased message cannot confirm them.
         """
         behind = at + head.length
         after = self._plausible(behind)
@@ -207,7 +211,11 @@ class _Scan:
     # -- the end ----------------------------------------------------------------------------------------------------
 
     def _check_cut(self, at: int, head: Head | None) -> None:
-        """Check that the bytes from `at` on are zeros or an interrupted write. Raises Unusable."""
+        """Check that the bytes from `at` on are zeros or an interrupted write.
+
+        Raises:
+            Unusable: the bytes are neither, so the segment is damaged.
+        """
         used = max(at, len(self._data.rstrip(b"\0")))
         if used == at:
             return
@@ -232,9 +240,10 @@ class _Scan:
         return is_sound and checksum.startswith(self._data[begin:end])
 
     def _cut_at(self, used: int) -> int:
-        """Return the end of an interrupted write whose last nonzero byte is before `used`; 0 if the rest is damage.
+        """Return the end of an interrupted write whose last nonzero byte is before `used`.
 
-        If the data of the write ends with zeros, the zeros extend to the end of the page, and reserved zeros follow.
+        The result is 0 if the rest is damage. If the data of the write ends with zeros, the zeros extend to the end
+        of the page, and reserved zeros follow.
         """
         shift = self._image.shift
         if (used + shift) % SECTOR_SIZE == 0:

@@ -45,10 +45,20 @@ _remembered: dict[str, tuple[Signature, _Segment]] = {}
 
 
 class Snapshot:
-    """The contents of a stream at one moment, without entries; `load` reads a segment with its entries."""
+    """The contents of a stream at one moment, without entries.
+
+    `load` returns the contents of a segment with its entries.
+    """
 
     def __init__(self, stream: StreamPlace) -> None:
-        """Read all segments. Raises Unusable, BadStore, StoreKeyNeeded, OSError."""
+        """Read all segments of a stream.
+
+        Raises:
+            Unusable: a segment is damaged or missing, or a write is in progress.
+            BadStore: another version wrote a file.
+            StoreKeyNeeded: a file is encrypted with another key.
+            OSError: a file cannot be read.
+        """
         self.stream = stream
         self.segments: list[Contents] = []
         self.floor = 0
@@ -91,7 +101,7 @@ class Snapshot:
 
     @property
     def size(self) -> int:
-        """The approximate size of these messages in bytes."""
+        """The approximate size of the stream's messages in bytes."""
         return sum(
             segment.message_bytes * self._live_count(segment) // segment.messages
             for segment in self.segments
@@ -131,7 +141,11 @@ class Snapshot:
                 self._add_absent(number)
 
     def _add(self, number: int) -> None:
-        """Add the contents of one segment."""
+        """Add the contents of one segment.
+
+        Raises:
+            Unusable: the segment, or the end of the segment before it, is damaged.
+        """
         segment = _recalled(self.stream, number)
         found, path = segment.contents, _path(self.stream, number)
         if found is None or found.incarnation != self.stream.metadata.created_ns:
@@ -182,7 +196,13 @@ class Snapshot:
 
 
 def take(stream: StreamPlace) -> Snapshot:
-    """Return the current contents of the stream. Raises BadStore, StoreKeyNeeded, OSError."""
+    """Return the current contents of a stream.
+
+    Raises:
+        BadStore: the stream is damaged, or another version wrote a file.
+        StoreKeyNeeded: a file is encrypted with another key.
+        OSError: a file cannot be read.
+    """
     problem = ""
     for _ in range(TRIES):
         try:
@@ -200,7 +220,7 @@ def take(stream: StreamPlace) -> Snapshot:
 
 
 def load(stream: StreamPlace, number: int) -> Contents:
-    """Read the contents of a segment, with its entries.
+    """Return the contents of a segment, with its entries.
 
     Raises:
         FileNotFoundError: the segment was removed meanwhile, or the stream was re-created since.
@@ -229,7 +249,11 @@ def contents_of(stream: StreamPlace, image: Image, number: int, is_doubted: bool
 
 
 def _recalled(stream: StreamPlace, number: int) -> _Segment:
-    """Return the contents of a segment, cached until the segment's files change. Raises Unusable."""
+    """Return the contents of a segment, which are cached until the segment's files change.
+
+    Raises:
+        Unusable: the segment is damaged.
+    """
     path = _path(stream, number)
     now = (*signature(path), *signature(_index_path(path)), *tails_signature(stream.messages))
     kept = _remembered.get(path)

@@ -31,7 +31,10 @@ def signature(path: str) -> Signature:
 
 
 def tails_signature(messages: str) -> Signature:
-    """Return the signature of the account's `tails`; `messages` is a directory of one of its streams."""
+    """Return the signature of an account's file `tails`.
+
+    `messages` is the directory of the segments of one of the account's streams.
+    """
     return signature(_path_of(messages))
 
 
@@ -58,7 +61,10 @@ def _path_of(messages: str) -> str:
 
 @lru_cache(maxsize=1)
 def _read(path: str, signature: Signature) -> Tails:
-    """Return the index files in the file's complete envelopes; cached for as long as its signature is the same."""
+    """Return the index files in the complete envelopes of the file `tails`.
+
+    The result is cached until the signature of the file changes.
+    """
     try:
         with open(path, "rb") as file:
             return {name: tail for body in _bodies(file.read()) for name, tail in _entries(body)}

@@ -80,7 +80,7 @@ class Target:
     keeps_subjects: bool  # whether the stream stores messages under the subjects to which they were published
 
     def age_ns(self, ts_ns: int) -> int:
-        """Return the age of a time by the server's clock, in ns."""
+        """Return the time from `ts_ns` to now in ns, by the server's clock."""
         return self.now_ns - ts_ns + int((time.monotonic() - self.seen_at_s) * NS_PER_S)
 
 
@@ -158,7 +158,7 @@ def _checksum(cells: Cells, before: int) -> int:
 
 
 def framing_of(options: SinkOptions, place: SinkPart, inbox: bytes) -> Framing:
-    """Return the shared part of all messages of a partition."""
+    """Return the part that all frames of a partition share; acknowledgements arrive at `inbox`."""
     mark = f"{MADE}{place.sink_id}:{place.batch}:{place.part}:" if options.delivery == EXACTLY_ONCE else ""
     fixed = f"Nats-Expected-Stream: {options.stream}\r\n" if options.expected_stream else ""
     return Framing(inbox, options.subject.encode(), mark.encode(), fixed.encode())
@@ -205,10 +205,14 @@ class Delivery:
         self._mine, self._newest = self._progress.read_own(place.part) if self._is_exact else (None, None)
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> Delivered:
-        """Write all rows, and wait until the stream has them.
+        """Write all rows, wait until the stream has them, and return the counts.
 
         Raises:
-            RowRefused, PublishFailed, ReplayDiffers, WriterReplaced and other errors of the client.
+            RowRefused: a row cannot be a message.
+            PublishFailed: a message was not stored.
+            ReplayDiffers: a repeated batch differs from its first attempt, or cannot be compared with it.
+            WriterReplaced: another attempt writes the same rows.
+            SparkError: another error of the client.
         """
         if self._is_exact:
             self._write_exactly_once(self._columns(batches))
@@ -274,7 +278,7 @@ class Delivery:
         return [each for each in found if each is not None and each.batch == place.batch]
 
     def _check(self) -> None:
-        """Raise an error if the stored markers belong to other rows."""
+        """Raise ReplayDiffers if the stored markers belong to another stream or a later batch."""
         place = self._place
         known = [each for each in (self._mine, self._newest) if each is not None and each.batch >= 0]
         for marker in known:
@@ -293,7 +297,11 @@ class Delivery:
             )
 
     def _skip(self, batches: Iterator[tuple[Columns, int]], done: Marker) -> None:
-        """Compare the rows with those stored earlier, without sending anything."""
+        """Compare the rows of a finished batch with its marker, and send nothing.
+
+        Raises:
+            ReplayDiffers: the rows differ from those that were written.
+        """
         for _ in batches:
             pass
         if self._rows != done.rows or self._digest.text != done.digest:
@@ -321,7 +329,11 @@ class Delivery:
         )
 
     def _replay(self, marker: Marker, before: list[Marker], mine: Marker | None) -> ReplayCheck | None:
-        """Return the check against messages of earlier attempts at the batch; None if no check is needed."""
+        """Return the check against messages of earlier attempts at the batch, or None if no check is needed.
+
+        Raises:
+            ReplayDiffers: an earlier attempt was for another stream, or its messages are unknown.
+        """
         is_mine = mine is not None and mine.batch == self._place.batch
         earlier = [each for each in before if each.first_run != self._place.run]
         if not is_mine and not earlier:
@@ -360,7 +372,11 @@ class Delivery:
         )
 
     def _stored_of_mine(self, after: int, under_way: Iterable[Frames]) -> list[int]:
-        """Return the rows of `under_way` that the stream already has; called after a lost connection."""
+        """Return the rows of `under_way` that the stream already has; called after a lost connection.
+
+        Raises:
+            ReplayDiffers: messages were removed, so it is unknown which rows were stored.
+        """
         found: Found = self._recovery().find(max(after, self._publisher.last_seq))
         away_ns = int((time.monotonic() - self._sent_at_s) * NS_PER_S)
         if found.missing and not self._is_in_window(away_ns):
@@ -400,7 +416,10 @@ class Delivery:
 
 
 def begin(options: SinkOptions, plan: RowPlan, place: SinkPart) -> Delivery:
-    """Connect, and read the state of the stream and of the sink, without writing anything."""
+    """Connect, read the state of the stream and of the sink, and return the delivery.
+
+    Nothing is written yet.
+    """
     client = Client(options.connect)
     try:
         return Delivery(client, options, plan, place)

@@ -44,7 +44,7 @@ class KeyValue:
 
 
 class Keys:
-    """Reads and writes the keys of the progress bucket."""
+    """The keys of the progress bucket."""
 
     def __init__(self, client: Client, options: SinkOptions) -> None:
         self._client = client
@@ -54,7 +54,7 @@ class Keys:
         self._retries = options.retries
 
     def read(self, *keys: str) -> dict[str, KeyValue]:
-        """Return the values of some keys or patterns; the result has no value for a key that was never written."""
+        """Return the values of keys, which may be patterns; a key that was never written is absent."""
         found = {}
         for message in self._last([self._prefix + key for key in keys]):
             key = message.subject.decode().removeprefix(self._prefix)
@@ -67,7 +67,13 @@ class Keys:
         return patiently(self._retries, lambda: self.read(*keys), self._client)
 
     def write(self, key: str, value: Mapping[str, Any], revision: int) -> int | None:
-        """Replace the value at a revision (0: the key is new). Return the new revision, or None on a conflict."""
+        """Replace the value at a revision, and return the new revision, or None on a conflict.
+
+        Revision 0 means that the key is new.
+
+        Raises:
+            PublishFailed: the server refused the value, or did not acknowledge it.
+        """
         payload = json.dumps({"v": VERSION, **value}).encode()
         headers = b"NATS/1.0\r\nNats-Expected-Last-Subject-Sequence: %d\r\n\r\n" % revision
         said = publish_one(self._client, self._prefix + key, payload, headers, self._retries)
@@ -105,7 +111,7 @@ class Keys:
             ) from error
 
     def _last(self, subjects: list[str]) -> list[Stored]:
-        """Return the last messages of some subjects."""
+        """Return the last message of each subject that `subjects` match."""
         request = {"multi_last": subjects, "batch": KEYS_MAX}
         subject = f"{self._client.settings.api_prefix}.DIRECT.GET.{self._stream}"
         wait_s = self._client.settings.timeout_s
@@ -117,7 +123,14 @@ class Keys:
         return self._read_long_way(subjects, end.status, end.description)
 
     def _read_long_way(self, subjects: list[str], status: int, why: str) -> list[Stored]:
-        """Read keys whose values do not fit in one answer, in several parts; return [] if the bucket is missing."""
+        """Return the last messages of keys whose values do not fit in one answer.
+
+        The list is empty if the bucket does not exist.
+
+        Raises:
+            NoResponders: the bucket has just been created, and does not answer yet.
+            SparkError: the bucket answered with an error.
+        """
         info = stream_info(self._client, self._stream)
         if info is None:
             return []

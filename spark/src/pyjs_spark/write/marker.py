@@ -67,7 +67,7 @@ def new_attempt() -> str:
 
 
 class Progress:
-    """Reads and writes the markers of one sink."""
+    """The markers of one sink in the progress bucket."""
 
     def __init__(self, client: Client, options: SinkOptions, sink_id: str) -> None:
         self.keys = Keys(client, options)

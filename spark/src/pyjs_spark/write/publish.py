@@ -58,7 +58,7 @@ Stored = Callable[[Iterable[Frames]], Iterable[int]]
 
 
 class Publisher:
-    """Publishes the frames of one partition over its own connection."""
+    """A publisher of the frames of one partition, over its own connection."""
 
     def __init__(self, client: Client, options: SinkOptions) -> None:
         self.inbox = b"_INBOX.%016x." % random.getrandbits(64)
@@ -84,7 +84,9 @@ class Publisher:
         return self._acks.duplicates
 
     def publish(self, frames: Frames) -> None:
-        """Send frames when the window has room. Their row numbers must be higher than all earlier ones.
+        """Send frames when the window has room.
+
+        The row numbers of the frames must be higher than all earlier ones.
 
         Raises:
             PublishFailed, AccessDenied: a message of this or an earlier call was not stored.
@@ -128,7 +130,10 @@ class Publisher:
             acks.forget_before(done.numbers[-1] + 1)
 
     def _catch_up(self) -> None:
-        """Handle input that arrived while rows came slowly: a server closes connections that do not answer PINGs."""
+        """Handle input that arrived while rows came slowly.
+
+        A server closes connections that do not answer its PINGs.
+        """
         if time.monotonic() < self._heard_at_s + CATCH_UP_S:
             return
         self._acks.enough = 0
@@ -169,7 +174,12 @@ class Publisher:
         return any(self._acks.is_waiting(number) for number in reversed(frames.numbers))
 
     def _answered(self, answer: Reply) -> None:
-        """Handle an answer other than an ordinary acknowledgement."""
+        """Handle an answer other than an ordinary acknowledgement.
+
+        Raises:
+            ProtocolError: the answer is not valid.
+            PublishFailed: the server refused the message, or another stream stored it.
+        """
         number = answer.subject[len(self.inbox) :]
         if not answer.subject.startswith(self.inbox) or not number.isdigit():
             raise ProtocolError(f"{self._client.address}: a message came on {answer.subject[:60]!r}")
@@ -256,7 +266,10 @@ T = TypeVar("T")
 
 
 def patiently(retries: int, act: Callable[[], T], client: Client | None = None) -> T:
-    """Return the result of `act`. After each lost connection, reconnect `client` and call `act` again."""
+    """Return the result of `act`, which is called again after a lost connection, at most `retries` times.
+
+    If there is a `client`, it is reconnected before each repetition.
+    """
     failures = 0
     while True:
         try:
@@ -272,10 +285,13 @@ def patiently(retries: int, act: Callable[[], T], client: Client | None = None) 
 
 
 def publish_one(client: Client, subject: str, payload: bytes, headers: bytes, retries: int) -> PubAck:
-    """Publish one message; return the server's answer, which may be an error. Retries may store the message twice.
+    """Publish one message, and return the server's answer, which may be an error.
+
+    Retries may store the message twice.
 
     Raises:
-        PublishFailed: no answer after all retries.
+        PublishFailed: the message is not acknowledged after all retries.
+        ProtocolError: the answer is not an acknowledgement.
     """
     for failures in range(retries + 1):
         try:

@@ -56,14 +56,17 @@ class Found:
 
 
 def content(subject: bytes, headers: bytes, data: bytes) -> int:
-    """Return a hash of a message's content; it is equal for a stored and a new message with equal content."""
+    """Return a hash of the content of a message.
+
+    A stored and a new message with equal content have equal hashes.
+    """
     lines = OWN_LINE.sub(b"", headers.removeprefix(HEAD))
     return zlib.crc32(data, zlib.crc32(lines, zlib.crc32(subject)))
 
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """Finds the rows of one batch in the target stream."""
+    """A search for the rows of one batch in the target stream."""
 
     client: Client
     stream: str
@@ -75,7 +78,10 @@ class Recovery:
     keeps_subjects: bool  # whether the stream stores messages under the subjects to which they were published
 
     def find(self, after: int) -> Found:
-        """Return the rows stored after sequence `after`; wait until no more rows of this partition arrive."""
+        """Return the rows that were stored after sequence `after`.
+
+        The call returns only when no more rows of this partition arrive.
+        """
         found, low, looks = Found(), after + 1, 0
         patient_until_s = time.monotonic() + OTHERS_WAIT_S
         while True:
@@ -88,7 +94,11 @@ class Recovery:
             time.sleep(QUIET_S)
 
     def _last_seq(self) -> int:
-        """Return a sequence at least as high as that of any message stored before this call."""
+        """Return a sequence at least as high as that of any message stored before this call.
+
+        Raises:
+            PublishFailed: the server does not report the last sequence.
+        """
         headers = b"%bNats-Expected-Last-Sequence: %d\r\n\r\n" % (HEAD, NEVER_LAST)
         said = publish_one(self.client, self.subject, b"", headers, self.retries)
         last = LAST_SEQ.search(said.text)
@@ -97,7 +107,7 @@ class Recovery:
         return int(last[1])
 
     def _scan(self, low: int, high: int, found: Found) -> bool:
-        """Read [low, high); return whether this range had a row of the batch."""
+        """Add the rows of the batch in [low, high) to `found`, and return whether there were any."""
         if low >= high:
             return False
         what = ReadRange(
@@ -116,7 +126,7 @@ class Recovery:
         return count > 0
 
     def _take(self, batch: pa.RecordBatch, found: Found) -> int:
-        """Add to `found` the messages that are rows of the batch to recover; return the number of these rows."""
+        """Add the messages of `batch` that are rows of the batch to recover to `found`, and return their number."""
         mark = re.escape(self.batch_mark)
         of_row = re.compile(rb"(?i)\r\n(nats-msg-id|pyjs-sink): %b(\d+):(\d+)\r\n" % mark)
         headers = batch.column(1)
@@ -143,7 +153,7 @@ def _own_id(block: bytes) -> bytes:
 
 
 def sent(frames: Frames, *, with_subjects: bool = True) -> Iterator[tuple[int, bytes, int]]:
-    """Yield row number, the user's message id and content hash of each publish."""
+    """Yield the row number, the user's message id (b"" for none) and the content hash of each publish."""
     start, view = 0, memoryview(frames.data)
     for number, end in zip(frames.numbers, frames.ends, strict=True):
         frame = bytes(view[start:end])
@@ -158,7 +168,7 @@ def sent(frames: Frames, *, with_subjects: bool = True) -> Iterator[tuple[int, b
 
 @dataclass(frozen=True, slots=True)
 class ReplayCheck:
-    """Compares the rows of a repeated batch with the messages found; returns the rows that need not be sent again."""
+    """A comparison of the rows of a repeated batch with the messages found in the stream."""
 
     found: Found
     what: str  # describes the batch in errors

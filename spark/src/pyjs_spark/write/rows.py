@@ -37,7 +37,7 @@ HEADERS_MAX = (1 << 16) - 1  # maximum bytes of headers that a stream stores
 
 
 class RowReader:
-    """Converts one partition's batches to checked columns."""
+    """A reader that converts the batches of one partition to checked columns."""
 
     def __init__(
         self,
@@ -49,9 +49,9 @@ class RowReader:
         size_max: int,
         own_size: int,
     ) -> None:
-        """`size_max` is the server's maximum size of a message in bytes.
+        """Initialize the reader.
 
-        `own_size` of these are for the sink's headers.
+        `size_max` is the server's maximum size of a message in bytes; `own_size` of these are for the sink's headers.
         """
         self._plan = plan
         self._options = options
@@ -125,7 +125,11 @@ class RowReader:
         return f"is none of the stream {self._options.stream}, which takes {self._stream_subjects}"
 
     def _ids(self, column: pa.Array, first: int) -> tuple[pa.Array, bytes]:
-        """Return the ids, and for each row one byte: 1 if the row has an id."""
+        """Return the ids, and one byte for each row: 1 if the row has an id.
+
+        Raises:
+            RowRefused: an id is empty, or has a line end.
+        """
         own = pc.is_valid(column).cast(pa.uint8())
         ids = pc.fill_null(_plain(column), "")
         empty = pc.and_(pc.is_valid(column), pc.equal(pc.binary_length(ids), 0))
@@ -183,7 +187,10 @@ class RowReader:
             )
 
     def _own_headers(self, headers: pa.MapArray, first: int) -> tuple[pa.MapArray, bytes]:
-        """Return the headers without those for earlier publishes, and which rows have a message id among them."""
+        """Return the headers without those for earlier publishes, and the marks of rows with a message id.
+
+        The marks have one byte for each row, 1 if the row has a message id. They are empty if no row has one.
+        """
         names = headers.keys
         known = [name for name in pc.unique(names).to_pylist() if _is_special(name)]
         if not known:
@@ -217,7 +224,7 @@ class RowReader:
     def _check_sizes(
         self, data: pa.Array, headers: pa.MapArray | None, ids: pa.Array | None, first: int
     ) -> None:
-        """Raise RowRefused for a message that is too large; a server closes the connection of its sender."""
+        """Raise RowRefused for a message that is too large, since a server would close the connection."""
         sizes = pc.binary_length(data).cast(pa.int64())
         total = _header_sizes(headers) if headers is not None else None
         if ids is not None:
@@ -243,7 +250,7 @@ class RowReader:
 
 
 def size_max(info: Mapping[str, Any]) -> int:
-    """Return the server's maximum size of a message in bytes, from its INFO."""
+    """Return the server's maximum size of a message in bytes from its INFO, or 1 MiB if INFO does not have it."""
     return int(info.get("max_payload") or 1 << 20)
 
 
@@ -265,7 +272,10 @@ def _plain(array: pa.Array) -> pa.Array:
 
 
 def _with_lists(column: pa.MapArray) -> pa.MapArray:
-    """Return maps of lists whose entries begin with those of the first row; null rows become empty maps."""
+    """Return maps of lists whose entries begin with those of the first row.
+
+    Null rows become empty maps.
+    """
     kind = column.type.item_type
     is_listed = pa.types.is_list(kind) or pa.types.is_large_list(kind)
     plain = column.cast(HEADERS if is_listed else TEXTS).take(pa.array(range(len(column)), pa.int64()))
@@ -277,7 +287,7 @@ def _with_lists(column: pa.MapArray) -> pa.MapArray:
 
 
 def _owner(offsets: pa.Array) -> Callable[[int], int]:
-    """Return a function that returns the row of an entry: the last one that begins at it or before it."""
+    """Return a function that returns the index of the row that contains the entry with a given index."""
     return lambda at: bisect_right(offsets.to_pylist(), at) - 1
 
 
@@ -293,7 +303,7 @@ def _header_sizes(headers: pa.MapArray) -> pa.Array:
 
 
 def _sums(values: pa.Array, offsets: pa.Array) -> pa.Array:
-    """Return the sum of each range of `values`."""
+    """Return the sum of each range of `values` between two consecutive `offsets`."""
     totals = pa.concat_arrays([pa.array([0], pa.int64()), pc.cumulative_sum(values)])
     return pc.subtract(totals.take(offsets[1:]), totals.take(offsets[:-1]))
 

@@ -43,7 +43,7 @@ _NOT_RESTORED = (
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The consumer that gives messages up, and its stream."""
+    """A consumer that gives up messages, and its stream."""
 
     stream: str
     stream_created_ns: int
@@ -51,21 +51,28 @@ class Origin:
     consumer_created_ns: int
 
     def id_of(self, message: StoredMessage) -> bytes:
-        """Return the message id of a letter; the same for each attempt to store it."""
+        """Return the message id of the letter for `message`.
+
+        The id is the same in each attempt to store the letter.
+        """
         stream = f"{self.stream}:{self.stream_created_ns}"
         consumer = f"{self.consumer}:{self.consumer_created_ns}"
         return f"dead-letter:{stream}:{consumer}:{message.seq}:{message.ts}".encode()
 
     def subject_of(self, prefix: str, message: StoredMessage) -> bytes:
-        """Return the subject of a letter, which no other message of this stream and consumer has."""
+        """Return the subject of the letter for `message`.
+
+        It consists of `prefix`, the names of stream and consumer, and the sequence and the subject of the message.
+        """
         return f"{prefix}.{self.stream}.{self.consumer}.{message.seq}.".encode() + message.subject
 
     def headers_of(
         self, message: StoredMessage, reason: bytes, deliveries: int, to: str, last_seq: int
     ) -> bytes:
-        """Return the headers of a letter for the stream `to`.
+        """Return the header block of the letter for `message`, which is to be stored in the stream `to`.
 
-        They demand that `last_seq` is the last sequence of the letter's subject in that stream.
+        With these headers, that stream stores the letter only if `last_seq` is the last sequence of the letter's
+        subject.
         """
         lines = [
             _FIRST,
@@ -96,7 +103,7 @@ class Letter:
 
 
 def read_letter(headers: bytes) -> Letter | None:
-    """Return the fields of a letter, or None if a message is not one."""
+    """Return the fields in the header block of a letter, or None if the block is not that of a letter."""
     own: dict[bytes, bytes] = {}
     original = []
     for line in _lines(headers):
@@ -118,7 +125,10 @@ def read_letter(headers: bytes) -> Letter | None:
 
 
 def replay_headers(letter: Letter, letters: str, created_ns: int, seq: int) -> bytes:
-    """Return the headers for the replay of letter `seq` of the stream `letters`."""
+    """Return the header block for the replay of a letter.
+
+    The letter has the sequence `seq` in the stream `letters`, which was created at `created_ns`.
+    """
     name = letters.encode()
     return b"%b\r\n%bNats-Msg-Id: dead-letter-replay:%b:%d:%d\r\nNats-Expected-Stream: %b\r\n%b\r\n\r\n" % (
         _FIRST,
@@ -132,20 +142,23 @@ def replay_headers(letter: Letter, letters: str, created_ns: int, seq: int) -> b
 
 
 def reason_of_term(text: str) -> bytes:
-    """Return the text of a client as a part of a header: one line of at most REASON_SIZE_MAX bytes."""
+    """Return the reason text of a client's +TERM as one line of UTF-8, cut to at most REASON_SIZE_MAX bytes."""
     line = " ".join(text.split()).encode("utf-8", "replace")[:REASON_SIZE_MAX]
     return line.decode("utf-8", "ignore").encode()
 
 
 def reason_line(term: bytes | None) -> bytes:
-    """Return the value of Dead-Letter-Reason; `term` is the text of a client's +TERM, None after max_deliver."""
+    """Return the value of the header Dead-Letter-Reason.
+
+    `term` is the reason text of a client's +TERM, or None if the message was given up because of max_deliver.
+    """
     if term is None:
         return MAX_DELIVER
     return b"term: " + term if term else b"term"
 
 
 def has_id(headers: bytes, message_id: bytes) -> bool:
-    """Return whether a stored message has this id."""
+    """Return whether a header block has the header Nats-Msg-Id with the value `message_id`."""
     return any(line == b"Nats-Msg-Id: " + message_id for line in _lines(headers))
 
 
@@ -154,7 +167,7 @@ def _renamed(line: bytes) -> bytes:
 
 
 def _lines(headers: bytes) -> Iterator[bytes]:
-    """Yield the lines of a header block after the first one."""
+    """Yield the lines of a header block, without its first line and without empty lines."""
     return (line for line in headers.split(_END)[1:] if line)
 
 

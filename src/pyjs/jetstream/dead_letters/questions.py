@@ -60,7 +60,10 @@ class Wait:
 
 
 class Questions:
-    """A context manager that sends numbered requests and collects their answers; on exit, it unsubscribes."""
+    """A context manager that sends numbered requests and collects their answers.
+
+    On exit, it ends the subscription to the answers.
+    """
 
     def __init__(self, js: JetStream) -> None:
         self._js = js
@@ -79,13 +82,19 @@ class Questions:
         self._js.account.unsubscribe(self._subscription)
 
     def ask(self, number: int, subject: bytes, payload: bytes, headers: bytes = b"") -> None:
-        """Send a request; its number must differ from those that have no answer."""
+        """Publish a request; `number` must differ from the numbers of all requests without an answer.
+
+        An earlier answer with this number is dropped.
+        """
         self.answers.pop(number, None)
         self._open.add(number)
         self._js.account.send(subject, payload, headers, self._inbox + b"%d" % number)
 
     def wait(self) -> Generator[Step, None, None]:
-        """Wait until each request has an answer, or for ANSWER_NS."""
+        """Wait until each request has an answer, but at most ANSWER_NS.
+
+        Answers that arrive after the wait are ignored.
+        """
         if self._open:
             self._wait = Wait(self._js)
             yield self._wait.park

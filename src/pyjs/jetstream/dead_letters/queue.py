@@ -23,14 +23,14 @@ STALE_STEP = 4096  # stale sequences skipped in one step: about half a milliseco
 
 
 class LetterQueue:
-    """The sequences of the messages that wait for their letters."""
+    """A queue of the sequences of given-up messages whose letters are not stored yet."""
 
     def __init__(self, acks: AckState) -> None:
         self._acks = acks
         self.begin()
 
     def begin(self) -> None:
-        """Let all letters count as never refused."""
+        """Fill the queue with all given-up messages of the consumer, and forget earlier refusals."""
         self._unsent = self._acks.unsent = deque(self._acks.exhausted)  # AckState appends what is given up
         self._refused: OrderedDict[int, str] = OrderedDict()  # why, by sequence; sent again in this order
         self._again = 0  # how many of them this attempt has not sent
@@ -41,7 +41,7 @@ class LetterQueue:
         return bool(self._unsent or self._again)
 
     def begin_attempt(self) -> None:
-        """Let the letters that were refused be sent again."""
+        """Begin a new attempt, in which each refused letter is sent once more."""
         self._return_taken()
         exhausted = self._acks.exhausted
         if len(self._unsent) + len(self._refused) > 2 * len(exhausted) + STALE_STEP:
@@ -50,9 +50,11 @@ class LetterQueue:
         self._again = len(self._refused)
 
     def take(self, count: int) -> list[int] | None:
-        """Return the next letters of this attempt, at most `count`; None if only stale ones came up so far.
+        """Return the sequences of the next letters of this attempt, at most `count`.
 
-        Those that are then neither refused nor acknowledged are returned again by the next call.
+        The list is empty if the attempt has no more letters. None is returned if this call has found only stale
+        sequences; the caller should call again. Letters that have been neither refused nor acknowledged at the next
+        call are returned again.
         """
         self._return_taken()
         take = self._next_unsent if self._unsent else self._next_refused
@@ -67,12 +69,15 @@ class LetterQueue:
         return None if skipped and not seqs else seqs
 
     def refuse(self, seq: int, problem: str) -> None:
-        """Let a letter wait for the next attempt."""
+        """Postpone a letter to the next attempt; `problem` is the reason."""
         self._taken.pop(seq, None)
         self._refused[seq] = problem
 
     def first_refusal(self) -> tuple[int, str] | None:
-        """Return the sequence of a letter that is refused, and the reason; None if none is."""
+        """Return the sequence of the first refused letter and the reason of its refusal, or None if there is none.
+
+        Only the first STALE_STEP refused sequences are examined.
+        """
         exhausted, first = self._acks.exhausted, islice(self._refused.items(), STALE_STEP)
         return next((each for each in first if each[0] in exhausted), None)
 

@@ -42,7 +42,10 @@ _RESERVED = (b"$JS.", b"$JSC.", b"$NRG.", b"$SYS.")
 
 
 class Wanted(NamedTuple):
-    """The letters to replay; an empty text or subject matches all."""
+    """A selection of letters to replay.
+
+    An empty `stream`, `consumer`, `subject` or `reason` matches all letters.
+    """
 
     seq: int
     limit: int
@@ -53,7 +56,10 @@ class Wanted(NamedTuple):
     keep: bool = False
 
     def matches(self, letter: Letter) -> bool:
-        """Return whether a letter is wanted."""
+        """Return whether a letter matches this selection.
+
+        `reason` is compared as a prefix, and `subject` may have wildcards.
+        """
         return (
             self.stream in (b"", letter.stream)
             and self.consumer in (b"", letter.consumer)
@@ -64,7 +70,7 @@ class Wanted(NamedTuple):
 
 @dataclass(slots=True)
 class Result:
-    """The result of a replay."""
+    """The numbers of replayed, failed and skipped messages of a replay, and its first errors."""
 
     replayed: int = 0
     failed: int = 0
@@ -73,14 +79,14 @@ class Result:
     errors: list[dict[str, Any]] = field(default_factory=list)
 
     def fail(self, seq: int, error: str) -> None:
-        """Count a letter that could not be replayed, and so stays."""
+        """Count a letter that could not be replayed, and keep the error if there are fewer than ERRORS_MAX."""
         self.failed += 1
         if len(self.errors) < ERRORS_MAX:
             self.errors.append({"seq": seq, "error": error})
 
 
 class Replay:
-    """Carries out one request to replay dead letters."""
+    """One request to replay dead letters, and its progress."""
 
     def __init__(self, js: JetStream, stream: Stream, wanted: Wanted) -> None:
         self._js = js
@@ -94,7 +100,7 @@ class Replay:
         """Replay the letters, and return the result.
 
         Raises:
-            ApiError: the stream of the letters was closed; those that were counted so far are replayed.
+            ApiError: the stream of the letters was closed, or a letter cannot be read or removed.
         """
         result, found = self.result, True
         with Questions(self._js) as questions:
@@ -105,12 +111,19 @@ class Replay:
         return result
 
     def _next(self) -> int:
-        """Return the sequence of the next message to examine, or 0."""
+        """Return the sequence of the next message to examine, or 0 if there is none.
+
+        Raises:
+            ApiError: the stream of the letters was closed.
+        """
         errcodes.STREAM_NOT_FOUND.raise_if(self._stream.closed)
         return self._stream.store.catalogue.next_match(self._seq, self._everything)
 
     def _read(self) -> Generator[Step, None, list[tuple[StoredMessage, Letter]]]:
-        """Return the next wanted letters, each with the message that stores it."""
+        """Return the next letters that match the request, each with the message that stores it.
+
+        Messages that are not letters are counted as skipped.
+        """
         batch: list[tuple[StoredMessage, Letter]] = []
         room = min(BATCH, self._wanted.limit - self.result.replayed - self.result.failed)
         size, read = 0, 0
@@ -137,7 +150,10 @@ class Replay:
     def _replay(
         self, questions: Questions, batch: list[tuple[StoredMessage, Letter]]
     ) -> Generator[Step, None, bool]:
-        """Publish the messages of letters, and remove the letters; return whether to continue."""
+        """Publish the original messages of letters, and remove the letters whose messages are stored.
+
+        With `keep`, no letter is removed. Returns whether the replay should continue.
+        """
         sent: dict[int, Letter] = {}
         for number, (message, letter) in enumerate(batch):
             if number % SEND_STEP == SEND_STEP - 1:
@@ -185,14 +201,18 @@ class Replay:
         return False
 
     def _sync(self, names: set[str]) -> Generator[Step, None, None]:
-        """Sync those of the named streams that no publish and no group syncs."""
+        """Sync the named streams of this server, except those that are replicated or sync each publish."""
         for name in names:
             stream = self._js.streams.get(name)
             if stream is not None and not stream.sync_always and stream.replica is None:
                 yield from durable_steps(stream)
 
     def _remove(self, seqs: list[int]) -> Generator[Step, None, None]:
-        """Remove replayed letters; one that cannot be removed is a duplicate in the next replay."""
+        """Remove replayed letters from their stream.
+
+        Raises:
+            ApiError: the stream was closed, or a letter cannot be removed.
+        """
         for number, seq in enumerate(seqs):
             errcodes.STREAM_NOT_FOUND.raise_if(self._stream.closed)
             if self._stream.replica is not None:
@@ -207,5 +227,5 @@ class Replay:
 
 
 def _name_of(letter: Letter) -> str:
-    """Return the name of the stream in a letter."""
+    """Return the name of the stream that the message of a letter came from."""
     return letter.stream.decode("utf-8", "replace")

@@ -57,7 +57,10 @@ UNREADABLE = "the message cannot be read for the moment"
 
 
 def direct(js: JetStream, stream: Stream, consumer: Consumer, target: Target | None) -> None:
-    """Send the dead letters of a consumer to `target`; without one, terminated deliveries count as acknowledged."""
+    """Send the dead letters of a consumer to `target` from now on, or stop sending them if `target` is None.
+
+    Without a target, terminated deliveries are acknowledged.
+    """
     if target is None:
         consumer.letters, consumer.acks.unsent = None, None
         letters.settle(consumer, list(consumer.acks.terms))
@@ -69,7 +72,7 @@ def direct(js: JetStream, stream: Stream, consumer: Consumer, target: Target | N
 
 
 class LetterSender:
-    """Sends the letters of one consumer; `Consumer.letters`."""
+    """The sender of the dead letters of one consumer; `Consumer.letters` refers to it."""
 
     def __init__(self, js: JetStream, stream: Stream, consumer: Consumer, target: Target) -> None:
         self._js = js
@@ -88,16 +91,22 @@ class LetterSender:
     # -- calls of the consumer ---------------------------------------------------------------------------------
 
     def term(self, seq: int, cseq: int, reason: str) -> bool:
-        """Give up a delivery that a client terminated; return False if it is neither pending nor given up."""
+        """Give up a delivery that a client terminated, and return True.
+
+        False is returned if the delivery is neither pending nor given up.
+        """
         return letters.term(self._consumer, seq, cseq, reason_of_term(reason))
 
     def wake(self) -> None:
-        """Send the letters of given-up deliveries; the consumer has written that they were given up."""
+        """Begin to send the waiting letters, unless the sender waits for its next attempt.
+
+        The caller has already written the consumer's state.
+        """
         if not self._blocked and self.queue.has_more():
             self._begin()
 
     def redirect(self, target: Target) -> None:
-        """Send all letters to another stream, at once."""
+        """Use another target for all letters from now on, and forget earlier refusals."""
         self.target, self._checked = target, None
         self.queue.begin()
         self._blocked, self._was_refused, self._delay_ns = False, False, RETRY_NS
@@ -124,14 +133,14 @@ class LetterSender:
             self._rest()
 
     def _may_send(self) -> bool:
-        """Return whether all that was given up is written; if not, the next turn of the consumer calls `wake`."""
+        """Return whether this sender is still in use and its consumer has no unwritten changes."""
         return self._is_current() and self._consumer.acks.changes.is_empty
 
     def _is_current(self) -> bool:
         return not self._consumer.closed and self._consumer.letters is self
 
     def _rest(self) -> None:
-        """End an attempt; if letters are left, refused or not, make another one later."""
+        """End an attempt, and schedule the next attempt if letters are left."""
         self._sends = False
         if self._consumer.acks.exhausted and self._timer is None and self._is_current():
             shared = self._js.shared
@@ -151,7 +160,7 @@ class LetterSender:
             self._begin()
 
     def _send(self, seqs: list[int]) -> Generator[Step, None, bool]:
-        """Send letters, and acknowledge the deliveries of those that are stored. Return whether to send more."""
+        """Send letters, acknowledge the deliveries of those that are stored, and return whether to send more."""
         target = self.target
         problem = self._problem_of_target()
         if not problem and not (yield from self._is_state_durable()):
@@ -172,7 +181,10 @@ class LetterSender:
         return bool(stored) or len(seqs) == 1
 
     def _problem_of_target(self) -> str:
-        """Return why the stream for the letters cannot take them, or ""; computed again after each change of it."""
+        """Return the reason why the target stream cannot take letters, or "" if it can.
+
+        The result is cached until the configuration of that stream changes.
+        """
         config = self._js.config_of(self.target.stream)
         if config is None or config is not self._checked:
             self._problem = problem_of(self.target, self._origin.stream, config)
@@ -180,7 +192,10 @@ class LetterSender:
         return self._problem
 
     def _is_state_durable(self) -> Generator[Step, None, bool]:
-        """Wait until the consumer's state is as durable as its acks are when they are answered."""
+        """Wait until the consumer's state is synced, if its acks are synced too.
+
+        Returns False if the sync fails.
+        """
         keeper = self._consumer.keeper
         if keeper.file is None or not keeper.sync_always:
             return True
@@ -196,7 +211,7 @@ class LetterSender:
         return failures == [None]
 
     def _store(self, seqs: list[int], target: Target) -> Generator[Step, None, list[int]]:
-        """Publish letters; return the sequences of those that are stored, or whose messages were removed."""
+        """Publish letters, and return the sequences of those that are stored or whose messages were removed."""
         messages, stored = self._load(seqs)
         last_seqs = dict.fromkeys(messages, 0)  # the last sequence that the subject of each letter must have
         with Questions(self._js) as questions:
@@ -219,9 +234,11 @@ class LetterSender:
         return stored
 
     def _load(self, seqs: list[int]) -> tuple[dict[int, StoredMessage], list[int]]:
-        """Return the messages at `seqs`, up to BATCH_SIZE bytes, and the sequences whose messages are gone.
+        """Return the messages at `seqs` by sequence, and a list of the sequences whose messages no longer exist.
 
-        Unreadable messages are refused as letters."""
+        Loading stops before the messages exceed BATCH_SIZE bytes, but not before the first message. The letters of
+        unreadable messages are refused.
+        """
         messages: dict[int, StoredMessage] = {}
         gone: list[int] = []
         size = 0
@@ -262,7 +279,10 @@ class LetterSender:
         yield from questions.wait()
 
     def _judge(self, seq: int, answer: dict[str, Any] | None, stream: str) -> int:
-        """Return 0 if a letter is stored, -1 if it is refused, or the last sequence that its subject has."""
+        """Return 0 if a letter is stored, or the last sequence of its subject if that is not the expected one.
+
+        Otherwise -1 is returned, and the letter is refused unless its delivery was acknowledged meanwhile.
+        """
         if answer is None:
             if seq in self._consumer.acks.exhausted:
                 self._refuse([seq], NO_ANSWER)
@@ -288,7 +308,11 @@ class LetterSender:
         found: dict[int, int],
         target: Target,
     ) -> Generator[Step, None, list[int]]:
-        """Return the sequences of letters that an earlier attempt has stored, as last messages of their subjects."""
+        """Return the sequences of the letters that an earlier attempt has stored.
+
+        `found` maps the sequence of each letter to that of the last message with its subject. If that message cannot
+        be read, the letter is refused and removed from `found`.
+        """
         for seq, last in found.items():
             questions.ask(seq, f"$JS.API.STREAM.MSG.GET.{target.stream}".encode(), b'{"seq":%d}' % last)
         yield from questions.wait()
@@ -318,7 +342,7 @@ class LetterSender:
     # -- refusals ----------------------------------------------------------------------------------------------
 
     def _refuse(self, seqs: Iterable[int], problem: str) -> None:
-        """Note that letters are not stored, and report the first of them."""
+        """Postpone letters to the next attempt, and report the first refusal since a letter was stored."""
         for seq in seqs:
             self.queue.refuse(seq, problem)
             if self._was_refused:
@@ -334,12 +358,12 @@ class LetterSender:
 
 
 def _text_of(error: object) -> str:
-    """Return the text of an error in an answer."""
+    """Return the description of the error in an API answer, or a fixed text if `error` is not an object."""
     return str(error.get("description", "")) if isinstance(error, dict) else "the answer has no message"
 
 
 def _headers_in(answer: dict[str, Any]) -> bytes:
-    """Return the headers of the message in an answer to STREAM.MSG.GET."""
+    """Return the headers of the message in an answer to STREAM.MSG.GET, or b"" if they are missing or invalid."""
     try:
         return base64.b64decode(answer["message"]["hdrs"])
     except NONSENSE:

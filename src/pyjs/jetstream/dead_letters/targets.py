@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def direct_all(js: JetStream, stream: Stream, old: StreamConfig) -> None:
-    """Apply the metadata of a stream, whose configuration was `old` before, to all its consumers."""
+    """Apply the metadata of a stream to all its consumers, if the metadata differ from those of `old`."""
     if stream.config.metadata == old.metadata:
         return
     for consumer in stream.consumers.values():
@@ -26,7 +26,7 @@ def direct_all(js: JetStream, stream: Stream, old: StreamConfig) -> None:
 
 
 def direct(js: JetStream, stream: Stream, consumer: Consumer) -> None:
-    """Apply the metadata of a consumer and its stream."""
+    """Start, redirect or stop the sending of dead letters, according to the metadata of consumer and stream."""
     target = target_of(stream.config.metadata, consumer.config.metadata)
     if target is not None or consumer.letters is not None or consumer.acks.terms:
         from pyjs.jetstream.dead_letters import sender  # imported lazily: most streams have no dead letters

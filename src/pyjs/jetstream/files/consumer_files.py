@@ -69,10 +69,10 @@ class ListFile:
         return self._ends
 
     def adopt(self, disk: Disk, found: ConsumerList) -> None:
-        """Continue with the list that recovery found; repair it if it is damaged.
+        """Use the list that recovery has read, and rewrite its files if they are damaged.
 
         Raises:
-            OSError: the repair failed; the next change tries again.
+            OSError: the files cannot be rewritten; the next change tries again.
         """
         self.live = {name: each.ident for name, each in found.live.items()}
         self._last, self._count, self._ends = found.last, found.count, (found.size, found.size)
@@ -87,11 +87,13 @@ class ListFile:
             self._rewrite(disk, found)
 
     def rewrite(self, disk: Disk, *, only_damaged: bool = False, known: Known | None = None) -> list[str]:
-        """Rewrite both copies from their undamaged entries and `known`; return the problems that were found.
+        """Rewrite both copies from their undamaged entries and `known`, and return the problems that were found.
+
+        With `only_damaged`, undamaged copies are not rewritten.
 
         Raises:
-            OSError: the rewrite failed; the next change tries again.
-            StoreFailed: the new files do not have the entries that were written.
+            OSError: the files cannot be rewritten; the next change tries again.
+            StoreFailed: an entry is damaged in both copies, and is not in `known`.
         """
         found = load_list(disk, self.directory, Opener(self._key), self._ends)
         if known is not None:
@@ -104,7 +106,7 @@ class ListFile:
         return [str(problem) for problem in found.problems]
 
     def _put_right(self, found: ConsumerList, known: Known) -> None:
-        """Restore the entries that are damaged in both copies from `known`; the newest entry may be one of them."""
+        """Restore the entries of live consumers in `found` from `known`, and drop those of deleted consumers."""
         if not found.last:
             found.problems += [Problem(path, 0, "it is missing", False) for path in self._paths]
         if found.gaps or not found.last:
@@ -117,11 +119,14 @@ class ListFile:
             del found.live[name]  # the entry that deleted the consumer is damaged
 
     def is_written_by(self, dirty: SyncSet) -> bool:
-        """Return whether the batch of `dirty` has appended entries; if so, the list must not be rewritten."""
+        """Return whether the batch of `dirty` has appended entries.
+
+        If so, the list must not be rewritten.
+        """
         return self._batch is dirty
 
     def append(self, disk: Disk, dirty: SyncSet, values: dict[str, Any]) -> tuple[tuple[int, int], int, int]:
-        """Append an entry with the number `last` + 1; return the end of the list before the entry, for `take_back`.
+        """Append an entry to both copies, and return the state of the list before the entry, for `take_back`.
 
         Raises:
             OSError, StoreFailed: the entry was not written.
@@ -143,7 +148,9 @@ class ListFile:
         return before
 
     def prepare(self, disk: Disk, dirty: SyncSet) -> None:
-        """Rewrite the list if that is due; must be called before the first entry of a batch.
+        """Prepare the list for an entry.
+
+        At the first entry of a batch, the list is rewritten if that is due.
 
         Raises:
             OSError, StoreFailed: no entry can be appended.
@@ -163,7 +170,9 @@ class ListFile:
         return self._last + 1 if self._last else 2
 
     def take_back(self, disk: Disk, before: tuple[tuple[int, int], int, int], *, lost: bool = False) -> None:
-        """Remove the last entry. With `lost`, a sync has failed, so no earlier write of the batch can be trusted.
+        """Remove the last entry; `before` is the value that `append` returned for it.
+
+        With `lost`, a sync has failed, and the list is rewritten before the next entry.
 
         Raises:
             OSError: the next start may find the entry.
@@ -180,13 +189,16 @@ class ListFile:
         self._stale = stale
 
     def _first(self, disk: Disk, dirty: SyncSet) -> tuple[bytes, int]:
-        """Return the first bytes of new files, and the number of entries in them."""
+        """Create the directory for new files, and return the first bytes of the files.
+
+        The second value is the number of entries in these bytes.
+        """
         disk.make_dirs(f"{self.directory}/{NAME}")
         dirty.add_directory(self.directory)
         return encode_entry(1, {"op": HEAD, "count": 0}, self._key), 1
 
     def _rewrite(self, disk: Disk, found: ConsumerList) -> None:
-        """Replace both copies by their valid entries."""
+        """Replace both copies of the list by the valid entries in `found`."""
         drops = [
             each for each in sorted(found.dropped) if disk.exists(state_directory(self.directory, *each))
         ]
@@ -222,14 +234,17 @@ class _Entry:
         self._ident_before = 0  # ident of the live consumer of that name; 0: there was none
 
     def append(self, disk: Disk, dirty: SyncSet, values: dict[str, Any], ident: int) -> None:
-        """Append the entry. After this, `ident` is the live consumer of the entry's name, or 0 if there is none."""
+        """Append an entry with `values`.
+
+        `ident` is the number of the consumer that then has the name, or 0 if there is none.
+        """
         self._before = self._file.append(disk, dirty, values)
         self._ident_before = self._file.live.pop(self.name, 0)
         if ident:
             self._file.live[self.name] = ident
 
     def undo(self, disk: Disk) -> None:
-        """Remove the entry."""
+        """Remove the entry, if it was appended."""
         if self._before is None:
             return
         self._file.live.pop(self.name, None)
@@ -239,7 +254,7 @@ class _Entry:
 
 
 class NewConsumer(Change):
-    """Creates a consumer, with the first snapshot of its state."""
+    """The creation of a consumer, with the first snapshot of its state."""
 
     def __init__(
         self, file: ListFile, name: str, created_ns: int, config: dict[str, Any], state: bytes
@@ -253,7 +268,7 @@ class NewConsumer(Change):
         self._config = config
 
     def write(self, disk: Disk, dirty: SyncSet) -> None:
-        """Append the entry; set aside files that exist in the directory of the state."""
+        """Append the consumer's entry, and set aside files that already exist in the directory of its state."""
         self._file.prepare(disk, dirty)
         ident = self._file.next_number()
         self.directory = state_directory(self._file.directory, self.name, ident)
@@ -268,7 +283,7 @@ class NewConsumer(Change):
 
 
 class ChangedConsumer(Change):
-    """Updates the configuration of a consumer."""
+    """An update of the configuration of a consumer."""
 
     def __init__(self, file: ListFile, name: str, created_ns: int, config: dict[str, Any]) -> None:
         self._file, self._entry = file, _Entry(file, name)
@@ -277,7 +292,12 @@ class ChangedConsumer(Change):
         self._config = config
 
     def write(self, disk: Disk, dirty: SyncSet) -> None:
-        """Append the entry."""
+        """Append an entry with the new configuration.
+
+        Raises:
+            FileNotFoundError: there is no such consumer.
+            OSError, StoreFailed: the entry was not written.
+        """
         ident = self._file.live.get(self._name, 0)
         if not ident:
             raise FileNotFoundError(errno.ENOENT, "there is no such consumer", self.path)
@@ -290,7 +310,7 @@ class ChangedConsumer(Change):
 
 
 class RemovedConsumer(Change):
-    """Deletes a consumer and its files."""
+    """The deletion of a consumer and its files."""
 
     def __init__(self, file: ListFile, name: str) -> None:
         self._file, self._entry = file, _Entry(file, name)
@@ -298,7 +318,7 @@ class RemovedConsumer(Change):
         self._directory = ""
 
     def write(self, disk: Disk, dirty: SyncSet) -> None:
-        """Append the entry, unless the stream is deleted."""
+        """Append an entry that deletes the consumer, unless the consumer or its stream is already deleted."""
         ident = self._file.live.get(self._name, 0)
         if ident and not self._file.closed and disk.exists(self._file.directory):
             self._directory = state_directory(self._file.directory, self._name, ident)
@@ -315,7 +335,7 @@ class RemovedConsumer(Change):
 
 
 class CheckedList(Change):
-    """Checks a consumer list that seemed damaged, in the thread that writes lists; rewrites it if necessary."""
+    """A check of a consumer list that seemed damaged; it runs in the thread that writes lists."""
 
     def __init__(self, file: ListFile, known: Known | None = None) -> None:
         self.path = file.directory
@@ -327,7 +347,10 @@ class CheckedList(Change):
         self._file = file
 
     def write(self, disk: Disk, dirty: SyncSet) -> None:
-        """Check both copies, and rewrite them if one is damaged."""
+        """Check both copies, and rewrite them if one is damaged.
+
+        If the batch has already appended entries to the list, only `is_early` is set.
+        """
         if not self._file.closed and self._file.ends != (0, 0):
             self.is_early = self._file.is_written_by(dirty)
             if not self.is_early:

@@ -35,12 +35,15 @@ BATCH_MAX = 500  # maximum number of changes in a batch
 
 
 class Change:
-    """One change of stored metadata. It holds only values, since the node keeps running while the thread writes."""
+    """One change of stored metadata.
+
+    It holds only values, since the node keeps running while the thread writes.
+    """
 
     path = ""  # the path that is changed, for error texts
 
     def write(self, disk: Disk, dirty: SyncSet) -> None:
-        """Write the change, in the thread; add the files and directories that must be synced to `dirty`.
+        """Write the change, and add the files and directories that must be synced to `dirty`; runs in the thread.
 
         Raises:
             OSError, StoreFailed: nothing was changed, and the next start will find no trace of the change.
@@ -55,14 +58,18 @@ class Change:
         """
 
     def undo(self, disk: Disk) -> None:
-        """Undo a written or published change of a failed batch, as far as the disk allows; runs in the thread.
+        """Undo a written or published change of a failed batch, as far as the disk allows.
+
+        This runs in the thread.
 
         Raises:
             OSError: the next start may find the change.
         """
 
     def clean_up(self, disk: Disk) -> None:
-        """Remove the files that the durable change made superfluous, in the thread.
+        """Remove the files that the durable change made superfluous.
+
+        This runs in the thread.
 
         Raises:
             OSError: the next start will remove them.
@@ -88,7 +95,7 @@ class _Entry:
 
 
 class _Batch(Job):
-    """A job that writes a batch of changes, and makes them durable with one sync."""
+    """A job that writes a batch of changes, and makes them durable together."""
 
     queue = JobQueue.FILES
 
@@ -103,7 +110,10 @@ class _Batch(Job):
         return f"{len(self.entries)} changes of metadata"
 
     def run(self) -> None:
-        """Write all changes, and sync once. A change that cannot be written does not affect the others."""
+        """Write all changes of the batch, and make them durable.
+
+        A change that cannot be written or published does not affect the others. If a sync fails, all changes fail.
+        """
         if self.begun:
             return
         self.begun = True
@@ -208,7 +218,9 @@ class MetadataWriter:
         self._begin()
 
     def commit_now(self, change: Change) -> None:
-        """Write and sync a change before returning; only for starts and tests: no batch in flight may use the files.
+        """Write and sync a change before returning.
+
+        Only for starts and tests, since no batch in flight may use the same files.
 
         Raises:
             StoreFailed: nothing was changed.

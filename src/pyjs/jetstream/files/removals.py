@@ -52,7 +52,10 @@ class Removals:
             self._turn.jobs.append(_Removal(self, self._disk, directories))
 
     def finish(self, done: int, failure: Exception | None) -> None:
-        """Drop the first `done` directories from the queue, and the next one too if it cannot be removed."""
+        """Drop the first `done` directories from the queue, and begin the next job.
+
+        If there is a `failure`, the directory after them cannot be removed; it is logged and dropped too.
+        """
         self._running = False
         for _ in range(done):
             self._take()
@@ -94,7 +97,7 @@ class _Removal(Job):
                 return
 
     def finish(self, failure: Exception | None) -> None:
-        """Start the next job."""
+        """Report the result to the queue, which starts the next job."""
         self._removals.finish(self._done, failure)
 
 

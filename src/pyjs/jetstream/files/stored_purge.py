@@ -31,7 +31,7 @@ class PurgeFile:
         self._log = log
 
     def begin(self, purge: Purge, metadata: MetadataWriter) -> Generator[Step, None, None]:
-        """Store a purge. When this returns, the purge will be completed: by this process or by the next start.
+        """Store a purge, so that this process or the next start completes it.
 
         Raises:
             StoreFailed: the purge is not stored, and must not begin.
@@ -39,7 +39,7 @@ class PurgeFile:
         yield from metadata.commit(PurgeBegin(self._path, encode_purge(purge, self._key)))
 
     def begun(self) -> Purge | None:
-        """Return the purge that a kill interrupted, or None.
+        """Return the purge that a kill interrupted, or None if there is none or its file is damaged.
 
         Raises:
             UnknownFormat, Locked, OSError: the file cannot be read.
@@ -53,9 +53,9 @@ class PurgeFile:
             return None
 
     def end(self, metadata: MetadataWriter) -> None:
-        """Remove the purge file later.
+        """Queue the removal of the purge file.
 
-        If this fails, the next start repeats the purge, which then finds no messages.
+        If the removal fails, the next start repeats the purge, which then finds no messages.
         """
         metadata.submit(PurgeEnd(self._path), _leave_to_start)
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class StreamCreation(Change):
-    """Creates the directory of a stream."""
+    """The creation of the directory of a stream."""
 
     def __init__(self, directory: str, data: bytes, anchored: bool) -> None:
         self.path = directory
@@ -68,14 +68,14 @@ class StreamCreation(Change):
 
 
 class StreamUpdate(Change):
-    """Updates a stream's configuration; one copy of the metadata is durable before the other one is written."""
+    """An update of the stored configuration of a stream."""
 
     def __init__(self, directory: str, data: bytes) -> None:
         self.path = directory
         self.data = data
 
     def write(self, disk: Disk, dirty: SyncSet) -> None:
-        """Write both copies."""
+        """Write both copies of the metadata; the first copy is durable before the second is replaced."""
         first, second = (f"{self.path}/meta.{copy}" for copy in COPIES)
         temporary = f"{self.path}/meta.tmp"
         write_whole(disk, temporary, first, self.data)
@@ -89,7 +89,7 @@ class StreamUpdate(Change):
 
 
 class NamesChange(Change):
-    """Syncs a directory in which names have changed."""
+    """The sync of a directory in which names have changed."""
 
     def __init__(self, directory: str) -> None:
         self.path = directory
@@ -100,7 +100,7 @@ class NamesChange(Change):
 
 
 class PurgeBegin(Change):
-    """Writes the file that records a purge in steps."""
+    """The creation of the file that records a purge in steps."""
 
     def __init__(self, path: str, data: bytes) -> None:
         self.path = path
@@ -119,13 +119,16 @@ class PurgeBegin(Change):
 
 
 class PurgeEnd(Change):
-    """Removes the purge file. If the file stays, the next start repeats the purge, which then removes nothing."""
+    """The removal of the purge file.
+
+    If the file stays, the next start repeats the purge, which then removes nothing.
+    """
 
     def __init__(self, path: str) -> None:
         self.path = path
 
     def write(self, disk: Disk, dirty: SyncSet) -> None:
-        """Remove the file, unless the stream is deleted."""
+        """Remove the file if it exists."""
         if disk.exists(self.path):
             dirty.forget(self.path)
             disk.unlink(self.path)

@@ -26,7 +26,7 @@ STREAMS_MIN = 64  # if fewer streams are closed, each writes its own index file
 
 
 class TailIndexes:
-    """The tails file of one account: loads it at the start, and writes it at the stop."""
+    """The tails file of one account, which is loaded at a start and written at a stop."""
 
     def __init__(self, disk: Disk, streams: str, log: Log) -> None:
         self._disk = disk
@@ -36,7 +36,7 @@ class TailIndexes:
         self._stored = False  # whether the file exists
 
     def load(self) -> None:
-        """Read the tails file that the last stop wrote.
+        """Read the tails file that the last stop wrote, and log the problems in it.
 
         Raises:
             OSError: out of file descriptors or memory.
@@ -72,7 +72,7 @@ class TailIndexes:
         return {} if streams >= STREAMS_MIN else None
 
     def keep(self, closed: Tails, opened: Collection[str]) -> None:
-        """Write the index files of `closed` streams, and again the stored ones of streams that were not `opened`."""
+        """Write the tails file with the index files in `closed` and the stored ones of streams not in `opened`."""
         tails = {name: tail for name, tail in self._tails.items() if name not in opened} | closed
         if not tails and not self._stored:
             return

@@ -45,7 +45,7 @@ T = TypeVar("T")
 
 
 class Desk:
-    """Decides which requests this worker answers."""
+    """The component of a worker that decides which API requests the worker answers."""
 
     def __init__(self, spread: SpreadNode) -> None:
         self._spread = spread
@@ -71,7 +71,7 @@ class Desk:
     def handle(
         self, router: Router, request: Request, endpoint: Endpoint, args: tuple[str, ...]
     ) -> Iterator[Step] | None:
-        """Return the steps that answer a request. None: another worker answers it, or it was refused here."""
+        """Return the steps that handle a request, or None if another worker answers it or this call refused it."""
         if self._spread.number == DIRECTOR:
             return self._direct(router, request, endpoint, args)
         if args and endpoint.words not in CHANGES:
@@ -88,7 +88,10 @@ class Desk:
         return None
 
     def _refuse(self, router: Router, request: Request, args: tuple[str, ...] = ()) -> None:
-        """Answer with status 503, unless a running worker has the stream and can answer without the first one."""
+        """Answer a request with status 503, unless it has no reply subject or another running worker has its stream.
+
+        The first of `args` is the name of the stream. Without `args`, the stream is not looked up.
+        """
         found = self._spread.directory.find(router.account.name, args[0]) if args else None
         if request.reply and (found is None or found.worker not in self._spread.online):
             router.account.send(request.reply, b"", UNAVAILABLE)
@@ -116,14 +119,14 @@ class Desk:
         return None
 
     def _worker_of(self, js: JetStream, name: str) -> int:
-        """Return the worker that holds a stream; 0: none."""
+        """Return the number of the worker that holds a stream, or 0 if none is known."""
         if is_here(js, name):
             return DIRECTOR
         found = self._spread.directory.find(js.account.name, name)
         return 0 if found is None else found.worker
 
     def _is_new(self, js: JetStream, name: str) -> bool:
-        """Return whether a stream was created so recently that requests sent before this may still be in transit."""
+        """Return whether a stream is known and was created less than RECENT_NS ago."""
         found = js.streams.get(name) or self._spread.directory.find(js.account.name, name)
         return found is not None and found.created_ns > self._turn.now - RECENT_NS
 
@@ -134,7 +137,10 @@ class Desk:
     def _later(
         self, router: Router, js: JetStream, request: Request, endpoint: Endpoint, args: tuple[str, ...]
     ) -> Generator[Step, None, None]:
-        """Answer a request once its stream is not being changed, unless another worker has done so."""
+        """Handle a request after all changes of its stream, unless another worker has already answered the request.
+
+        The request is answered here, passed on to the worker that has the stream, or refused with status 503.
+        """
         key = js.account.name, args[0]
         # Ask at once, while the other workers remember which requests they answered. Those that have not answered
         # this one no longer will by themselves.
@@ -155,7 +161,11 @@ class Desk:
             self._pass_on(worker, router, request)
 
     def _is_taken(self, request: Request) -> Generator[Step, None, bool]:
-        """Return whether another worker has answered a request. The others no longer answer it by themselves."""
+        """Ask all other workers whether they have answered a request, and return whether one of them has.
+
+        A worker that has not answered the request does not answer it afterwards, unless it is passed on to that
+        worker.
+        """
         self._orders += 1
         number, asked = self._orders, set(self._spread.online)
         answers = self._claims[number] = {}
@@ -166,7 +176,7 @@ class Desk:
         return any(answers.values())
 
     def claimed(self, worker: int, note: Claimed) -> None:
-        """Note whether another worker has answered a request."""
+        """Record the answer of a worker to a claim, if the claim is still open."""
         if note.number in self._claims:
             self._claims[note.number][worker] = note.is_taken
             self._waiters.notify()
@@ -174,7 +184,7 @@ class Desk:
     def _change(
         self, router: Router, js: JetStream, request: Request, endpoint: Endpoint, args: tuple[str, ...]
     ) -> Generator[Step, None, None]:
-        """Create, change or delete a stream, after earlier changes of the account."""
+        """Handle a request that creates, changes or deletes a stream, when no other change of its account runs."""
         account, under_way = js.account.name, self._under_way
         key = account, args[0]
         under_way[key] = under_way.get(key, 0) + 1
@@ -187,7 +197,10 @@ class Desk:
             self._waiters.notify()
 
     def _alone(self, account: str, work: Callable[[], Generator[Step, None, T]]) -> Generator[Step, None, T]:
-        """Do `work` when no stream of the account is being changed, and let no other change begin meanwhile."""
+        """Wait for all other changes of the account's streams, then run `work` and return its result.
+
+        No other change begins before `work` ends.
+        """
         yield from self._waiters.until(lambda: account not in self._changing)
         self._changing.add(account)
         try:
@@ -213,7 +226,10 @@ class Desk:
             self._refuse(router, request)
 
     def _placed(self, js: JetStream, name: str, body: bytes, *, restores: bool) -> int:
-        """Return the worker for a new stream. While a stream is being restored, its name stays with that worker."""
+        """Return the number of the worker for a new stream.
+
+        After a restore of a stream, its name gets the worker of that restore again, if that worker is running.
+        """
         key = js.account.name, name
         worker = self._restores.get(key, 0)
         if worker not in self._spread.online | {DIRECTOR}:
@@ -225,7 +241,7 @@ class Desk:
         return worker
 
     def _order(self, worker: int, router: Router, request: Request) -> Generator[Step, None, bool]:
-        """Make another worker carry out a change; return whether it has answered."""
+        """Pass a change on to another worker, and return whether that worker has answered it within CHANGE_NS."""
         self._orders += 1
         number, breaks = self._orders, self._spread.breaks
         before = breaks.get(worker)
@@ -245,7 +261,7 @@ class Desk:
         self._spread.tell(worker, Passed(number, router.account.name, *message, client))
 
     def settled(self, note: Settled) -> None:
-        """Note that another worker has carried out a change, or does not know the account of the change."""
+        """Record the result of a change that was passed on to another worker, and end the wait for it."""
         if note.number in self._open and not note.is_answered:
             self._unknown.add(note.number)
         self._open.discard(note.number)
@@ -256,10 +272,12 @@ class Desk:
     def add_steps(
         self, account: str, work: Callable[[], Generator[Step, None, T]]
     ) -> Generator[Step, None, T]:
-        """Add a restored stream by `work`, in turns with all other changes of streams of its account.
+        """Run `work`, which adds a restored stream, and return its result.
+
+        No other stream of the account is created, changed or deleted while `work` runs.
 
         Raises:
-            ApiError: the first worker is away, or another one has not reported its streams yet; or `work` raised it.
+            ApiError: another worker is not available, so `work` was not run; or `work` raised it.
         """
         spread = self._spread
         if spread.number == DIRECTOR:
@@ -282,7 +300,7 @@ class Desk:
             spread.tell(DIRECTOR, Turn(number, account, Stage.OVER))
 
     def take_turn(self, worker: int, note: Turn) -> None:
-        """Handle a note about a turn; the first worker gives turns to the others."""
+        """Handle a note about a turn: a request for a turn, its grant by the first worker, or its end."""
         key = worker, note.number
         if note.stage is Stage.GIVEN:
             self._open.discard(note.number)
@@ -294,7 +312,10 @@ class Desk:
             self._turns.discard(key)
 
     def _turn_steps(self, worker: int, note: Turn, before: int | None) -> Generator[Step, None, None]:
-        """Give a worker its turn; wait for the end of the turn, or of the connection on which the worker asked."""
+        """Grant a turn to a worker, and wait for the end of the turn.
+
+        The turn ends when the worker reports its end, when the connection to the worker breaks, or after CHANGE_NS.
+        """
         key, breaks = (worker, note.number), self._spread.breaks
 
         def is_over() -> bool:
@@ -309,7 +330,10 @@ class Desk:
     # -- the other workers ---------------------------------------------------------------------------------------
 
     def claim(self, note: Claim) -> None:
-        """Report to worker 1 whether this worker has answered a request; if not, worker 1 will answer it."""
+        """Report to the first worker whether this worker has answered a request.
+
+        If the request has not arrived yet, this worker does not answer it when it arrives.
+        """
         request = Request(_nothing, note.subject, note.reply)
         is_left = self._left.remove(request)
         is_taken = not is_left and self._taken.remove(request)
@@ -318,7 +342,7 @@ class Desk:
         self._spread.tell(DIRECTOR, Claimed(note.number, is_taken))
 
     def passed(self, router: Router, note: Passed) -> Generator[Step, None, None]:
-        """Answer a request that the first worker has passed on."""
+        """Handle a request that the first worker has passed on, and report its end if `note` has a number."""
         request = Request(
             _nothing,
             note.subject,
@@ -339,7 +363,7 @@ class Desk:
 
 
 def is_here(js: JetStream | None, name: str) -> bool:
-    """Return whether a worker holds a stream, open or not."""
+    """Return whether a stream is in this worker, open or not; False if `js` is None."""
     return js is not None and (
         name in js.streams or name in js.coming_streams or name in js.offline or name in js.held
     )

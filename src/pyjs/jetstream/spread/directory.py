@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Found(NamedTuple):
-    """A stream of another worker."""
+    """A stream of another worker, with the number of that worker."""
 
     worker: int
     holding: Holding
@@ -32,12 +32,15 @@ class Found(NamedTuple):
 
     @property
     def created_ns(self) -> int:
-        """The time at which the stream was created."""
+        """The creation time of the stream, in ns since 1970.
+
+        It is 0 if the other worker has not opened the stream.
+        """
         return self.holding.created_ns
 
 
 class Directory:
-    """The streams of the other workers."""
+    """The streams of the other workers, as those workers have reported them."""
 
     def __init__(self, accounts: dict[str, JetStream], log: Log) -> None:
         self._accounts = accounts  # of this worker
@@ -47,7 +50,7 @@ class Directory:
         self.changed: list[tuple[str, str]] = []  # account and name of streams; drained by the owner
 
     def find(self, account: str, name: str) -> Found | None:
-        """Return a stream of another worker, or None if none has it."""
+        """Return a stream by account and name, or None if no other worker has reported it."""
         return self._streams.get(account, {}).get(name)
 
     def streams(self, account: str) -> dict[str, Found]:
@@ -55,7 +58,7 @@ class Directory:
         return self._streams.get(account, {})
 
     def counts(self) -> dict[int, int]:
-        """Return the number of streams by worker."""
+        """Return the number of streams by worker, for each other worker that has any."""
         counts: dict[int, int] = {}
         for streams in self._streams.values():
             for each in streams.values():
@@ -63,7 +66,7 @@ class Directory:
         return counts
 
     def take(self, note: Holdings) -> None:
-        """Apply the report of a worker about its streams."""
+        """Update the directory with a report that a worker has sent about its streams."""
         if note.is_whole:
             self.reported.add(note.worker)
             told = {(each.account, each.stored.config.name) for each in note.streams}
@@ -76,7 +79,7 @@ class Directory:
             self._drop(account, name, note.worker)
 
     def whole(self, worker: int) -> Holdings:
-        """Return all streams of a worker."""
+        """Return a report of all known streams of another worker."""
         found = [self._streams[account][name].holding for account, name in self._of(worker)]
         return Holdings(worker, True, streams=tuple(found))
 
@@ -129,7 +132,7 @@ class Directory:
 
 
 def _tie(js: JetStream, found: Found, sign: int) -> None:
-    """Reserve (1) or release (-1) name, subjects and bytes of a stream of another worker."""
+    """Reserve (`sign` 1) or release (`sign` -1) the name, subjects and bytes of a stream of another worker."""
     config = found.config
     for subject in config.subjects:
         (js.subjects.add if sign > 0 else js.subjects.remove)(subject, config.name)

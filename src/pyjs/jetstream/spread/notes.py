@@ -25,7 +25,7 @@ ROWS_MAX = 1 << 24
 
 
 class Kind(IntEnum):
-    """The kinds of notes."""
+    """The kinds of notes, with their numbers on the wire."""
 
     HOLDINGS = 1
     PASSED = 2
@@ -46,19 +46,19 @@ class Streams(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """A stream of one worker."""
+    """A stream of one worker, as it is reported to the other workers."""
 
     account: str
     stored: StoredConfig
     created_ns: int
 
     def row(self) -> list[Any]:
-        """Return the values to pack."""
+        """Return the fields of the stream, in their order on the wire."""
         return [self.account, self.created_ns, self.stored.values]
 
     @classmethod
     def take(cls, row: Row) -> Self:
-        """Return the stream in a row. Raises BadRow."""
+        """Return the stream that is packed in `row`, or raise BadRow if a field is missing or invalid."""
         account, created_ns = row.text("account"), row.signed("created")
         stored = take_config(row)
         row.end()
@@ -75,13 +75,13 @@ class Holdings:
     gone: tuple[tuple[str, str], ...] = ()  # account and name
 
     def fields(self) -> list[Any]:
-        """Return the values to pack."""
+        """Return the fields of the note, in their order on the wire."""
         rows, gone = [each.row() for each in self.streams], [list(each) for each in self.gone]
         return [self.worker, self.is_whole, rows, gone]
 
     @classmethod
     def take(cls, row: Row) -> Self:
-        """Return the note that is packed in `row`. Raises BadRow."""
+        """Return the note that is packed in `row`, or raise BadRow if a field is missing or invalid."""
         worker, is_whole = row.number("worker", 1, WORKER_MAX), row.flag("is_whole")
         streams = tuple(Holding.take(each) for each in row.rows("streams", ROWS_MAX))
         gone = tuple((each.text("account"), each.text("name")) for each in row.rows("gone", ROWS_MAX))
@@ -90,7 +90,10 @@ class Holdings:
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """A client request that the first worker passes on; with a `number`, the answer must be followed by `Settled`."""
+    """A client request that the first worker passes on to another worker.
+
+    If `number` is not 0, that worker sends a `Settled` with this number when it has handled the request.
+    """
 
     number: int
     account: str
@@ -101,13 +104,13 @@ class Passed:
     client: dict[str, Any]  # fields for advisories; empty: the server itself
 
     def fields(self) -> list[Any]:
-        """Return the values to pack."""
+        """Return the fields of the note, in their order on the wire."""
         message = [self.subject, self.reply, self.headers, self.payload]
         return [self.number, self.account, *message, self.client]
 
     @classmethod
     def take(cls, row: Row) -> Self:
-        """Return the note that is packed in `row`. Raises BadRow."""
+        """Return the note that is packed in `row`, or raise BadRow if a field is missing or invalid."""
         number, account = row.number("number"), row.text("account")
         subject, reply = row.data("subject", NOTE_SIZE_MAX), row.data("reply", NOTE_SIZE_MAX)
         headers, payload = row.data("headers", NOTE_SIZE_MAX), row.data("payload", NOTE_SIZE_MAX)
@@ -116,18 +119,21 @@ class Passed:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """A note from a worker that it has answered a request passed on to it, or does not know the account."""
+    """A worker's report about a request that was passed on to it.
+
+    `is_answered` is False if the worker does not know the account of the request.
+    """
 
     number: int
     is_answered: bool = True
 
     def fields(self) -> list[Any]:
-        """Return the values to pack."""
+        """Return the fields of the note, in their order on the wire."""
         return [self.number, self.is_answered]
 
     @classmethod
     def take(cls, row: Row) -> Self:
-        """Return the note that is packed in `row`. Raises BadRow."""
+        """Return the note that is packed in `row`, or raise BadRow if a field is missing or invalid."""
         return cls(row.number("number"), row.flag("is_answered"))
 
 
@@ -151,48 +157,51 @@ class Turn:
     stage: Stage
 
     def fields(self) -> list[Any]:
-        """Return the values to pack."""
+        """Return the fields of the note, in their order on the wire."""
         return [self.number, self.account, int(self.stage)]
 
     @classmethod
     def take(cls, row: Row) -> Self:
-        """Return the note that is packed in `row`. Raises BadRow."""
+        """Return the note that is packed in `row`, or raise BadRow if a field is missing or invalid."""
         number, account = row.number("number"), row.text("account")
         return cls(number, account, Stage(row.number("stage", Stage.WANTED, Stage.OVER)))
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A question from the first worker: has the other worker answered this request? If not, it must not do so."""
+    """A question from the first worker to another worker: whether that worker has answered a request.
+
+    A worker that has not answered the request must not answer it afterwards.
+    """
 
     number: int
     subject: bytes
     reply: bytes
 
     def fields(self) -> list[Any]:
-        """Return the values to pack."""
+        """Return the fields of the note, in their order on the wire."""
         return [self.number, self.subject, self.reply]
 
     @classmethod
     def take(cls, row: Row) -> Self:
-        """Return the note that is packed in `row`. Raises BadRow."""
+        """Return the note that is packed in `row`, or raise BadRow if a field is missing or invalid."""
         return cls(row.number("number"), row.data("subject", NOTE_SIZE_MAX), row.data("reply", NOTE_SIZE_MAX))
 
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """The answer to a `Claim`: whether the worker has answered the request."""
+    """The answer to a `Claim`: `is_taken` is True if the worker has answered the request."""
 
     number: int
     is_taken: bool
 
     def fields(self) -> list[Any]:
-        """Return the values to pack."""
+        """Return the fields of the note, in their order on the wire."""
         return [self.number, self.is_taken]
 
     @classmethod
     def take(cls, row: Row) -> Self:
-        """Return the note that is packed in `row`. Raises BadRow."""
+        """Return the note that is packed in `row`, or raise BadRow if a field is missing or invalid."""
         return cls(row.number("number"), row.flag("is_taken"))
 
 
@@ -203,29 +212,29 @@ class Did:
     streams: Streams
 
     def fields(self) -> list[Any]:
-        """Return the values to pack."""
+        """Return the fields of the note, in their order on the wire."""
         return [int(self.streams)]
 
     @classmethod
     def take(cls, row: Row) -> Self:
-        """Return the note that is packed in `row`. Raises BadRow."""
+        """Return the note that is packed in `row`, or raise BadRow if a field is missing or invalid."""
         return cls(Streams(row.number("streams", Streams.OPENED, Streams.CLOSED)))
 
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """A report from a worker on the bytes that its streams use."""
+    """The bytes that the streams of one worker use, in memory and in files."""
 
     memory: int
     storage: int
 
     def fields(self) -> list[Any]:
-        """Return the values to pack."""
+        """Return the fields of the note, in their order on the wire."""
         return [self.memory, self.storage]
 
     @classmethod
     def take(cls, row: Row) -> Self:
-        """Return the note that is packed in `row`. Raises BadRow."""
+        """Return the note that is packed in `row`, or raise BadRow if a field is missing or invalid."""
         return cls(row.signed("memory"), row.signed("storage"))
 
 
@@ -244,12 +253,16 @@ _TYPES: dict[int, type[Note]] = {kind: made for made, kind in _KINDS.items()}
 
 
 def encode(note: Note) -> bytes:
-    """Return the bytes of a note."""
+    """Return a note as bytes: HEAD, and a msgpack list of its kind and its fields."""
     return HEAD + pack([int(_KINDS[type(note)]), *note.fields()])
 
 
 def decode(data: bytes) -> Note:
-    """Return the note in `data`, which begins with HEAD. Raises BadRow."""
+    """Return the note in `data`, which must begin with HEAD.
+
+    Raises:
+        BadRow: the note is damaged, or its kind is unknown.
+    """
     row = unpack(data[len(HEAD) :], "a note of another worker", NOTE_SIZE_MAX)
     made = _TYPES.get(kind := row.number("kind"))
     if made is None:

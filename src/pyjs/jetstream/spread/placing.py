@@ -23,12 +23,15 @@ UNAVAILABLE = b"NATS/1.0 503\r\n\r\n"  # headers of the answer when the worker t
 
 
 def is_bound(limits: AccountJetStreamOptions) -> bool:
-    """Return whether all streams of an account stay in the first worker."""
+    """Return whether an account has limits because of which all its streams must be in the first worker."""
     return limits.max_memory >= 0 or limits.max_storage >= 0 or bool(limits.tiers)
 
 
 def origins_in(body: bytes) -> list[str]:
-    """Return the names of the streams that a request wants to copy; an invalid request is refused later."""
+    """Return the names of the mirror and of the sources in the JSON body of a request to create a stream.
+
+    Invalid JSON and invalid fields are ignored here; such a request is refused later.
+    """
     try:
         given = orjson.loads(body)
     except orjson.JSONDecodeError:
@@ -42,9 +45,10 @@ def origins_in(body: bytes) -> list[str]:
 
 
 def related(name: str, origins: Iterable[str], configs: Mapping[str, tuple[int, StreamConfig]]) -> int:
-    """Return the worker of the first origin or copy of a stream; 0: there is none.
+    """Return the number of the worker that has an origin or a copy of the stream `name`, or 0 if there is none.
 
-    `configs` has the streams of the account by name, each with its worker.
+    The first known stream of `origins` has priority over copies. `configs` maps the names of the account's streams to
+    their workers and configurations.
     """
     for origin in origins:
         if origin in configs:
@@ -57,5 +61,5 @@ def related(name: str, origins: Iterable[str], configs: Mapping[str, tuple[int, 
 
 
 def least_loaded(counts: Mapping[int, int], workers: Iterable[int]) -> int:
-    """Return the worker with the fewest streams."""
+    """Return the number of the worker with the fewest streams, or the highest such number if there are several."""
     return min(workers, key=lambda worker: (counts.get(worker, 0), -worker))

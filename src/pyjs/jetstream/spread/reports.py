@@ -22,7 +22,7 @@ SUMMED = ("memory", "storage", "consumers")
 
 
 class Reports:
-    """Answers requests about the streams of all workers, on the first worker."""
+    """The first worker's handlers of requests about the streams of all workers."""
 
     def __init__(self, spread: SpreadNode) -> None:
         self._spread = spread
@@ -30,7 +30,10 @@ class Reports:
         self.endpoints = Replacements(handlers, {})
 
     def _matching(self, js: JetStream, subject: str) -> dict[str, int]:
-        """Return the names of streams that match `subject` ("": all), in order, each with its worker."""
+        """Return the numbers of the workers of all streams that match `subject`, by stream name in sorted order.
+
+        An empty `subject` matches all streams.
+        """
         found = {each.name: (each.config, DIRECTOR) for each in js.streams.values()}
         found |= {name: (each.config, DIRECTOR) for name, each in js.offline.items()}
         elsewhere = self._spread.directory.streams(js.account.name)
@@ -38,7 +41,7 @@ class Reports:
         return {name: found[name][1] for name in sorted(found) if matches(found[name][0], subject)}
 
     def _names(self, call: ApiCall) -> MaybeSteps:
-        """Return one page of stream names."""
+        """Return the answer to STREAM.NAMES: one page of the names of the streams of all workers."""
         given = call.read_optional(stream_requests.NAMES_REQUEST)
         yield from self._spread.complete_steps()
         found = list(self._matching(call.js, given.get("subject", "")))
@@ -46,7 +49,10 @@ class Reports:
         return {"total": len(found), "offset": offset, "limit": NAMES_PAGE, "streams": page or None}
 
     def _list(self, call: ApiCall) -> MaybeSteps:
-        """Return one page of stream infos."""
+        """Return the answer to STREAM.LIST: one page of the infos of the streams of all workers.
+
+        Streams whose info is not available are listed under `missing`.
+        """
         given = call.read_optional(stream_requests.LIST_REQUEST)
         yield from self._spread.complete_steps()
         js, spread = call.js, self._spread
@@ -66,7 +72,7 @@ class Reports:
         return out | ({"missing": missing} if missing else {}) | ({"offline": offline} if offline else {})
 
     def _info(self, call: ApiCall) -> MaybeSteps:
-        """Return usage and limits of an account, summed over all workers."""
+        """Return the answer to INFO: the limits of an account, and its usage summed over all workers."""
         yield from self._spread.complete_steps()
         account, spread = call.js.account.name, self._spread
         asked: dict[int, list[str]] = {worker: [] for worker in sorted(spread.online)}

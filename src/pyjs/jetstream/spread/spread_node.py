@@ -57,20 +57,23 @@ COMPLETE_NS = 5 * NS_PER_S  # time to wait for workers that have not reported th
 
 
 class Carrier(Protocol):
-    """Sends notes to the other workers: cluster.replication.Replication."""
+    """The connections to the other workers, implemented by cluster.replication.Replication."""
 
     def begin(self, consensus: SpreadNode, notes: SpreadNode) -> None:
-        """Pass notes and changes of connections to `consensus` and `notes`; called before any connection."""
+        """Register the receivers of notes and of changes of connections; called before the first connection."""
 
     def send_note(self, node: int, note: bytes) -> None:
         """Send a note, or drop it if there is no connection."""
 
 
 class SpreadNode:
-    """Stores the reports that one worker has received from the others, and sends its own reports to them."""
+    """The part of a worker that exchanges reports about streams with the other workers."""
 
     def __init__(self, host: Host, server_name: str, worker: Worker, carrier: Carrier) -> None:
-        """Begin without connections; the workers' names are `server_name` and their numbers."""
+        """Initialize a worker without connections to the others.
+
+        The name of each worker is `server_name`, a hyphen and the number of the worker.
+        """
         self.number = worker.number
         self.turn: NodeTurn = host.turn_state
         self.waiters = Waiters(host.turn_state, host.timers)
@@ -111,7 +114,7 @@ class SpreadNode:
             self._carrier.begin(self, self)
 
     def opened(self) -> None:
-        """Report that all streams are open, unless the worker is starting and has no connection yet."""
+        """Inform the connected workers that this worker has opened all its streams."""
         for worker in sorted(self.online):
             if self.number == DIRECTOR:
                 self._introduce(worker)
@@ -127,7 +130,7 @@ class SpreadNode:
 
     @property
     def desk(self) -> Desk:
-        """The desk, which decides which requests this worker answers."""
+        """The component that decides which requests this worker answers, created at its first use."""
         if self._desk is None:
             from pyjs.jetstream.spread.desk import Desk  # imported with the first request
 
@@ -136,7 +139,7 @@ class SpreadNode:
 
     @property
     def reports(self) -> Reports:
-        """The answers about all streams."""
+        """The handlers of requests about the streams of all workers, created at their first use."""
         if self._reports is None:
             from pyjs.jetstream.spread.reports import Reports  # imported with the first request
 
@@ -157,7 +160,7 @@ class SpreadNode:
 
     @property
     def has_met(self) -> bool:
-        """Whether this worker knows all streams, since the first one has reported them."""
+        """Whether this worker has a full report from the first worker or, if it is the first, from all others."""
         return self.is_complete if self.number == DIRECTOR else DIRECTOR in self.directory.reported
 
     def complete_steps(self) -> Generator[Step, None, None]:
@@ -165,10 +168,13 @@ class SpreadNode:
         yield from self.waiters.until(lambda: self.is_complete, COMPLETE_NS)
 
     def emptied_steps(self, account: str) -> Generator[Step, None, bool]:
-        """On the first worker, wait until no worker has streams of an account; return whether this is that worker.
+        """On the first worker, wait until no other worker has streams of an account.
+
+        Returns:
+            True on the first worker; False on any other worker, without a wait.
 
         Raises:
-            ApiError: another worker still has some.
+            ApiError: after EMPTY_NS, another worker still has streams of the account.
         """
         if self.number != DIRECTOR:
             return False
@@ -177,7 +183,10 @@ class SpreadNode:
         return True
 
     def place(self, js: JetStream, name: str, body: bytes) -> int:
-        """Return the worker of a new stream."""
+        """Return the number of the worker for a new stream.
+
+        `body` is the JSON body of the request to create the stream.
+        """
         if is_bound(js.limits):
             return DIRECTOR
         elsewhere = self.directory.streams(js.account.name)
@@ -192,7 +201,7 @@ class SpreadNode:
         return least_loaded(counts, [DIRECTOR, *self.online])
 
     def refuse_alone(self, account: Account, request: Request) -> None:
-        """Refuse a client's request that only the first worker answers, if the first worker is away."""
+        """Answer a client's request with status 503 if the first worker, which must answer it, is not connected."""
         if isinstance(request.session, ClientSession) and DIRECTOR not in self.online and request.reply:
             account.send(request.reply, b"", UNAVAILABLE)
 
@@ -208,7 +217,7 @@ class SpreadNode:
         self._tell_all(Holdings(self.number, False, gone=((account, name),)))
 
     def lost(self, js: JetStream, stream: Stream) -> None:
-        """Report to the other workers that a stream is being deleted."""
+        """Report to the other workers that a stream is being deleted, and delete its consumers on its origins."""
         self.gone(js.account.name, stream.name)
         if stream.config.mirror or stream.config.sources:
             from pyjs.jetstream.mirror import sourcing  # imported with the first copy
@@ -216,7 +225,7 @@ class SpreadNode:
             sourcing.leave(js, stream.name, stream.created_ns, sourcing.sources_of(stream.config))
 
     def _whole(self) -> Holdings:
-        """Return all streams of this worker, open or not."""
+        """Return a report of all streams of this worker, open or not."""
         found: list[Holding] = []
         for account, js in self.accounts.items():
             opened = [(each.config, each.created_ns) for each in js.streams.values()]
@@ -226,7 +235,7 @@ class SpreadNode:
         return Holdings(self.number, True, streams=tuple(found))
 
     def _tell_all(self, note: Holdings) -> None:
-        """Send a note to the first worker or, from the first worker, to all others."""
+        """Send a report to the first worker or, on the first worker, to all others except the reporting one."""
         for worker in sorted(self.online) if self.number == DIRECTOR else [DIRECTOR]:
             if worker != note.worker:
                 self.tell(worker, note)
@@ -250,11 +259,15 @@ class SpreadNode:
         self._carrier.send_note(self._nodes[worker], member_notes.encode(note))
 
     def receive(self, node: int, data: bytes) -> None:
-        """Refuse a batch of replicated groups. Raises ValueError."""
+        """Raise ValueError: workers have no replicated groups, so a batch is not expected."""
         raise ValueError("workers have no replicated groups")
 
     def take_note(self, node: int, data: bytes) -> None:
-        """Handle a note from another worker. Raises ValueError if it is damaged."""
+        """Handle a note from another worker.
+
+        Raises:
+            ValueError: the note is damaged, or `node` is not a worker of this server.
+        """
         worker = self._numbers.get(node)
         if worker is None:
             raise ValueError("it is from no worker of this server")
@@ -302,7 +315,7 @@ class SpreadNode:
             self.tell(DIRECTOR, self._whole())
 
     def _move_origins(self) -> None:
-        """Make mirrors and sources in this worker read their origins from the workers that have them now."""
+        """Inform the mirrors and sources of this worker whose origins were added, changed or removed elsewhere."""
         changed, self.directory.changed = self.directory.changed, []
         for account, name in changed:
             js = self.accounts.get(account)
@@ -319,7 +332,7 @@ class SpreadNode:
         self.turn.go_on(self.desk.passed(Router(js.account, self.shared, js), note))
 
     def node_heard(self, node: int) -> None:
-        """Send a worker that answers again the changes that it may have missed."""
+        """Record that a worker is connected, and send it the reports that it may have missed."""
         worker = self._numbers.get(node)
         if worker is None:
             return
@@ -341,7 +354,7 @@ class SpreadNode:
                 self.tell(worker, self.directory.whole(other))
 
     def node_silent(self, node: int) -> None:
-        """Note that a worker does not answer."""
+        """Record that a worker no longer answers."""
         worker = self._numbers.get(node)
         if worker is not None:
             self.online.discard(worker)

@@ -19,22 +19,25 @@ SHARE = 128  # a change by 1 / SHARE of the limit is reported
 
 
 class SharedUsage:
-    """Counts the bytes that the streams of all workers use, as one worker knows them."""
+    """The bytes that the streams of all workers use, as one worker knows them."""
 
     def __init__(self, usage: dict[str, Usage]) -> None:
-        """Count in `usage`, which has the bytes of this worker's streams."""
+        """Initialize the counts.
+
+        `usage` has the bytes of this worker's streams; the bytes of other workers will be added to it.
+        """
         self._usage = usage
         self.others: dict[int, Used] = {}  # by worker
         self._told = Used(0, 0)
         self._elsewhere = Used(0, 0)
 
     def own(self) -> Used:
-        """Return the bytes of this worker's streams."""
+        """Return the bytes that this worker's streams use, in memory and in files."""
         elsewhere = self._elsewhere
         return Used(self._usage[MEMORY].used - elsewhere.memory, self._usage[FILE].used - elsewhere.storage)
 
     def take(self, worker: int, used: Used) -> None:
-        """Count the bytes of another worker's streams."""
+        """Replace the last report of another worker with `used`, and change the counts by the difference."""
         old, self.others[worker] = self.others.get(worker, Used(0, 0)), used
         more = Used(used.memory - old.memory, used.storage - old.storage)
         self._usage[MEMORY].used += more.memory
@@ -43,7 +46,10 @@ class SharedUsage:
         self._elsewhere = Used(elsewhere.memory + more.memory, elsewhere.storage + more.storage)
 
     def news(self) -> Used | None:
-        """Return the bytes of this worker's streams if they must be reported to the others; otherwise None."""
+        """Return the bytes of this worker's streams, or None if they have not changed enough to be reported.
+
+        The returned bytes count as reported.
+        """
         own, told = self.own(), self._told
         is_near = abs(own.memory - told.memory) < self._grain(MEMORY) and abs(
             own.storage - told.storage

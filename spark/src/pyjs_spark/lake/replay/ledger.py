@@ -71,7 +71,11 @@ def read(client: Client, found: Replay, created: str) -> Ledger:
 
 
 def write(client: Client, found: Replay, ledger: Ledger) -> Ledger:
-    """Replace a ledger at its revision. Raises WriterReplaced."""
+    """Store a ledger if the revision of its key has not changed, and return it with the new revision.
+
+    Raises:
+        WriterReplaced: another run has changed the key.
+    """
     value = asdict(ledger)
     del value["revision"]
     revision = _keys(client, found).write(_key(found), value, ledger.revision)

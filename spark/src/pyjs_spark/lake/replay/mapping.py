@@ -36,7 +36,7 @@ class Mapping:
 
     @property
     def replacement(self) -> str:
-        """Return the destination with $1 for groups, in the syntax of java.util.regex."""
+        """Return the destination as a replacement in the syntax of java.util.regex."""
         stars = self.source.split(".").count("*")
         return ".".join(self._replaced(token, stars) for token in self.destination.split("."))
 
@@ -50,7 +50,11 @@ class Mapping:
 
 
 def parse(said: str) -> Mapping:
-    """Return the mapping of a text. Raises OptionError."""
+    """Return the subject mapping in a text such as `orders.> -> replay.orders.>`.
+
+    Raises:
+        OptionError: the text is not a valid mapping.
+    """
     source, arrow, destination = (part.strip() for part in said.partition(ARROW))
     if not arrow:
         raise _wrong(said, "write it as 'orders.> -> replay.orders.>'")

@@ -34,7 +34,7 @@ class ReplaySource(JetStreamSource):
         return "jetstream-replay"
 
     def writer(self, schema: StructType, overwrite: bool) -> JetStreamWriter:
-        """Return the writer of a batch."""
+        """Return the writer of a batch of the replay, with the number of the batch and the rate of the options."""
         writer = super().writer(schema, overwrite)
         writer.batch = self._batch
         if self._rate:
@@ -43,7 +43,7 @@ class ReplaySource(JetStreamSource):
 
 
 def paced(batches: Iterator[pa.RecordBatch], rate: int) -> Iterator[pa.RecordBatch]:
-    """Yield at most `rate` rows per second, in portions of a tenth of a second."""
+    """Yield at most `rate` rows per second, in portions for about a tenth of a second."""
     due_s, piece = time.monotonic(), max(1, rate // PIECES_PER_S)
     for batch in batches:
         for at in range(0, batch.num_rows, piece):

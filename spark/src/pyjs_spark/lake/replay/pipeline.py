@@ -105,7 +105,10 @@ class Replay:
     catalog: Table[str, str] = field(default_factory=dict)
 
     def definition(self) -> dict[str, object]:
-        """Return the identity of this replay; a run cannot continue stored progress that has another identity."""
+        """Return the identity of this replay.
+
+        A run can continue stored progress only if the progress has the same identity.
+        """
         lists = {"map": [str(each) for each in self.maps], "subjects": list(self.subjects)}
         return {**lists, **{name: getattr(self, name) for name in IDENTITY}}
 
@@ -113,14 +116,22 @@ class Replay:
 def make(
     head: Said, maps: list[str], options: Table[str, str], catalog: Table[str, str] | None = None
 ) -> Replay:
-    """Return the replay defined by texts. Raises OptionError."""
+    """Return the replay defined by texts.
+
+    Raises:
+        OptionError: a key or an option is missing or not allowed.
+    """
     values = values_of("replay", KEYS, {**head, "map": maps})
     given, sink = sink_options(head, options)
     return of_values(values, given, sink, catalog or {})
 
 
 def sink_options(head: Said, options: Table[str, str]) -> tuple[dict[str, str], SinkOptions]:
-    """Return the options of the sink, as texts and parsed. Raises OptionError."""
+    """Return the options of the sink, as texts and in parsed form.
+
+    Raises:
+        OptionError: an option is not allowed, or is one that a replay sets itself.
+    """
     for name in options:
         if name.lower() in OWN:
             raise OptionError(f"option {name}: a replay sets it itself; leave it out")
@@ -131,7 +142,11 @@ def sink_options(head: Said, options: Table[str, str]) -> tuple[dict[str, str], 
 def of_values(
     values: Table[str, Any], given: Table[str, str], sink: SinkOptions, catalog: Table[str, str]
 ) -> Replay:
-    """Return the replay that checked keys define. Raises OptionError."""
+    """Return the replay that checked keys define.
+
+    Raises:
+        OptionError: the keys exclude each other, or the catalog does not match the format.
+    """
     own = {NAMES.get(name, name): value for name, value in values.items() if name != "master"}
     lake_of(own["source"], own["format"], catalog)
     found = Replay(options=sink, given=given, catalog=dict(catalog), **own)
@@ -176,8 +191,7 @@ class Limits:
 def batches(replay: Replay, files: list[File], at: int, until: int | None = None) -> list[Batch]:
     """Return the batches from sequence `at` on, in order, cut at multiples of rows_per_batch.
 
-    `until` is the end of a batch that an earlier run began. That batch is the first one, and is repeated as a
-    whole.
+    If an earlier run began a batch, `until` is its end; this batch comes first, and is repeated as a whole.
     """
     end = min(max((file.high for file in files), default=at), replay.last_seq + 1)
     begun = [] if until is None else [(at, until)]

@@ -64,6 +64,7 @@ def plan(found: Replay) -> Plan:
 
     Raises:
         OptionError: the archive does not exist, or the id belongs to another replay.
+        StreamMissing: the target does not exist.
         DataLoss: the archive lacks messages, or belongs to another stream than before.
     """
     source = replay_source.look(found)
@@ -82,7 +83,11 @@ def plan(found: Replay) -> Plan:
 
 
 def rows_of(found: Replay, batch: Batch) -> int:
-    """Return the approximate number of rows in the range of a batch, before filters."""
+    """Return the approximate number of rows in the range of a batch, before filters.
+
+    Raises:
+        SparkError: a file of the batch is damaged.
+    """
     system, _ = files.file_system(found.source)
     total = 0
     for file in batch.files:
@@ -113,7 +118,7 @@ def run(
 
     Raises:
         OptionError: a message of the archive cannot be written; raised before the first write.
-        RowRefused, ReplayDiffers, WriterReplaced, PublishFailed: see pyjs_spark.errors; raised by the sink (write/).
+        RowRefused, ReplayDiffers, WriterReplaced, PublishFailed: the sink cannot write a batch.
     """
     from pyjs_spark.lake.replay import rows  # imported lazily: these need pyspark
     from pyjs_spark.lake.replay.paced import ReplaySource
@@ -158,7 +163,11 @@ def _progress(found: Replay) -> Progress:
 
 
 def _limits(found: Replay, planned: Plan) -> Limits:
-    """Return the limits of the target for one message. Raises OptionError."""
+    """Return the limits of the target for one message.
+
+    Raises:
+        OptionError: the target has no subjects, so it takes no messages itself.
+    """
     from pyjs_spark.write import delivery  # imported lazily: needs pyarrow
     from pyjs_spark.write.rows import HEADERS_MAX, size_max
 

@@ -28,7 +28,11 @@ class Source:
 
 
 def look(found: Replay) -> Source:
-    """Return the archive to replay. Raises OptionError if there is none."""
+    """Return the archive to replay.
+
+    Raises:
+        OptionError: there is no such archive, it has another format, or it was archived with includeHeaders=raw.
+    """
     lake = Lake(found.source, found.format, found.catalog)
     lakes.refuse_other(lake, found.stream)
     archive = lakes.table_of(lake, found.stream)

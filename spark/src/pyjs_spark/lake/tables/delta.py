@@ -42,7 +42,11 @@ class DeltaArchive(Table):
             raise OptionError(f"format=delta: the target {lake.root} has a % in its name; name another")
 
     def record(self) -> TableProperties | None:
-        """Return the properties of the table, or None if there is no table."""
+        """Return the properties of the table, or None if there is no table.
+
+        Raises:
+            OptionError: no archive began the table.
+        """
         if not DeltaTable.is_deltatable(self.folder):
             return None
         table = self.loaded()
@@ -68,12 +72,12 @@ class DeltaArchive(Table):
         return DeltaTable(self.folder)
 
     def end_of(self, table: Any) -> int | None:
-        """Return the sequence after the last one in the table."""
+        """Return the sequence after the last archived sequence, or None if no archive began the table."""
         at: int | None = table.transaction_version(APP)
         return at
 
     def commit(self, table: Any, high: int, files: Sequence[TableFile]) -> None:
-        """Add the files in one commit."""
+        """Add the files, and set the end of the table to `high`, in one commit."""
         properties = CommitProperties(app_transactions=[Transaction(APP, high)], max_commit_retries=0)
         actions = [_action(file) for file in files]
         table.create_write_transaction(

@@ -42,7 +42,11 @@ class IcebergArchive(Table):
     conflict = CommitFailedException
 
     def record(self) -> TableProperties | None:
-        """Return the properties of the table, or None if there is no table."""
+        """Return the properties of the table, or None if there is no table.
+
+        Raises:
+            OptionError: no archive began the table, or the catalog does not have it.
+        """
         catalog = self._catalog(is_made=False)
         if catalog is None or not catalog.table_exists(self._name):
             self._check_unknown()
@@ -70,7 +74,7 @@ class IcebergArchive(Table):
             spec.add_field("ts", DayTransform(), "date")
 
     def end_of(self, table: Any) -> int:
-        """Return the sequence after the last one in the table."""
+        """Return the sequence after the last archived sequence."""
         snapshot = table.current_snapshot()
         while snapshot is not None:
             said = snapshot.summary.additional_properties.get(NEXT) if snapshot.summary else None
@@ -81,7 +85,7 @@ class IcebergArchive(Table):
         return int(table.properties[NEXT])
 
     def commit(self, table: Any, high: int, files: Sequence[TableFile]) -> None:
-        """Add the files in one commit."""
+        """Add the files, and set the end of the table to `high`, in one commit."""
         paths = [f"{self.parts}/{file.path}" for file in files]
         table.metadata.properties[RETRIES] = "0"  # changed only in this object, and not written to the table
         with table.transaction() as change:
@@ -93,7 +97,7 @@ class IcebergArchive(Table):
         return self._catalog(is_made=False).load_table(self._name)
 
     def _check_unknown(self) -> None:
-        """Refuse a folder that contains a table that the catalog does not have. Raises OptionError."""
+        """Raise OptionError if the folder contains a table that the catalog does not have."""
         system, base = file_system(self.folder)
         if system.get_file_info(f"{base}/metadata").type.name != "NotFound":
             raise OptionError(

@@ -63,7 +63,11 @@ class ParquetArchive:
         return sorted(found, key=lambda file: (file.low, file.high, file.path))
 
     def said(self) -> Mapping[str, Any] | None:
-        """Return the properties of the archive, or None if there is no archive of this stream."""
+        """Return the properties of the archive, or None if there is no archive of this stream.
+
+        Raises:
+            SparkError: the file with the properties is damaged.
+        """
         path = f"{self._folder}/_archive.json"
         if not self._system.get_file_info(path).is_file:
             return None
@@ -93,7 +97,10 @@ class ParquetArchive:
         return low
 
     def add(self, after: int, done: Sequence[tuple[ReadRange, Sequence[TableFile]]]) -> list[Written]:
-        """Rename the files of ranges into place. Return them, including empty ones for ranges without a message."""
+        """Rename the files of ranges into place, and return them.
+
+        For each range without a message, an empty file is created and returned.
+        """
         with ThreadPoolExecutor(MOVES) as pool:  # on S3, a move is a copy
             placed = pool.map(self._placed, *zip(*done, strict=True)) if done else ()
             return [each for files in placed for each in files]
@@ -116,7 +123,11 @@ class ParquetArchive:
 
 
 def rows_in(system: Any, path: str, low: int, high: int) -> int:
-    """Return the rows in a Parquet file. Raises ValueError if it is damaged, or a row is outside [low, high)."""
+    """Return the number of rows in a Parquet file.
+
+    Raises:
+        ValueError: the file is damaged, or a row is outside [low, high).
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 

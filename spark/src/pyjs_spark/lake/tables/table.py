@@ -53,14 +53,17 @@ class TableProperties:
 
     @classmethod
     def of(cls, said: Mapping[str, str], next_seq: int, files: int) -> TableProperties:
-        """Read table properties; `next_seq` and `files` are from the table's commits."""
+        """Return the properties from the texts that are stored in a table.
+
+        `next_seq` and `files` are from the table's commits.
+        """
         subjects = tuple(json.loads(said["pyjs.subjects"]))
         return cls(
             said["pyjs.created"], subjects, said["pyjs.headers"], int(said["pyjs.first"]), next_seq, files
         )
 
     def properties(self) -> dict[str, str]:
-        """Return the properties of a new table."""
+        """Return the properties as they are stored in a new table."""
         return {
             "pyjs.created": self.created,
             "pyjs.subjects": json.dumps(self.subjects),
@@ -119,7 +122,8 @@ class Table(ABC):
     def begin(self, low: int) -> int:
         """Return the sequence at which the table ends.
 
-        Raises SparkError if that is after `low`, where the plan begins.
+        Raises:
+            SparkError: there is no table, or it ends after `low`, where the plan begins.
         """
         with told(self):
             record = self.record()
@@ -139,7 +143,11 @@ class Table(ABC):
 
     @abstractmethod
     def record(self) -> TableProperties | None:
-        """Return the table's properties; None if there is no table. Raises OptionError if it is not an archive."""
+        """Return the properties of the table, or None if there is no table.
+
+        Raises:
+            OptionError: the table is not an archive.
+        """
 
     @abstractmethod
     def create(self, record: TableProperties) -> None:
@@ -169,11 +177,14 @@ class Table(ABC):
 
     @abstractmethod
     def end_of(self, table: Any) -> int | None:
-        """Return the sequence after the last one in the table."""
+        """Return the sequence after the last archived sequence, or None if no archive began the table."""
 
     @abstractmethod
     def commit(self, table: Any, high: int, files: Sequence[TableFile]) -> None:
-        """Add the files to the table as it was loaded. Raises `conflict` if it has changed since."""
+        """Add the files to the table as it was loaded, and set the table's end to `high`.
+
+        Raises `conflict` if the table has changed since.
+        """
 
     def moved(self, after: int, found: int | None) -> SparkError:
         """Return the error for a table whose end has changed."""
@@ -190,7 +201,7 @@ def check_installed(kind: str) -> None:
 
 
 def check_own_catalog(root: str) -> None:
-    """Refuse a root in which the file of Iceberg's catalog cannot be stored. Raises OptionError."""
+    """Raise OptionError if the file of Iceberg's catalog cannot be stored in a root."""
     if "://" in root:
         raise OptionError(
             f"format=iceberg: the target {root} is no folder that can hold a catalog; name one in [catalog] of a file"
