@@ -44,7 +44,7 @@ class ClientInfo(Answer):
 
 
 class ApiAudit(Advisory):
-    """A request to the API, with its answer."""
+    """The advisory about a request to the API, with the request and its answer."""
 
     server: str
     client: ClientInfo
@@ -54,14 +54,14 @@ class ApiAudit(Advisory):
 
 
 class StreamAction(Advisory):
-    """A stream was created, changed or deleted."""
+    """The advisory that a stream was created, changed or deleted."""
 
     stream: str
     action: str = Field(description="`create`, `modify` or `delete`.")
 
 
 class BatchAbandoned(Advisory):
-    """An atomic batch was abandoned."""
+    """The advisory that an atomic batch was abandoned."""
 
     stream: str
     batch: str
@@ -76,27 +76,27 @@ class ConsumerAdvisory(Advisory):
 
 
 class ConsumerAction(ConsumerAdvisory):
-    """A consumer was created or deleted."""
+    """The advisory that a consumer was created or deleted."""
 
     action: str = Field(description="`create` or `delete`.")
 
 
 class ConsumerPause(ConsumerAdvisory):
-    """A consumer was paused or resumed."""
+    """The advisory that a consumer was paused or resumed."""
 
     paused: bool
     pause_until: Time | None = None
 
 
 class MaxDeliver(ConsumerAdvisory):
-    """A message reached the maximum number of deliveries."""
+    """The advisory that a message reached the maximum number of deliveries."""
 
     stream_seq: int
     deliveries: int
 
 
 class Nak(ConsumerAdvisory):
-    """A client rejected a message with a nak."""
+    """The advisory that a client rejected a delivery with -NAK."""
 
     consumer_seq: int
     stream_seq: int
@@ -104,20 +104,20 @@ class Nak(ConsumerAdvisory):
 
 
 class Terminated(Nak):
-    """A client terminated a message, which is not delivered again."""
+    """The advisory that a client terminated a message with +TERM; it is not delivered again."""
 
     reason: str = ""
 
 
 class DeadLetterRefused(ConsumerAdvisory):
-    """The stream for dead letters refused one, which waits; only this server sends it."""
+    """The advisory that the stream for dead letters refused a message; only this server publishes it."""
 
     stream_seq: int
     reason: str
 
 
 class GroupPinned(ConsumerAdvisory):
-    """A client was pinned."""
+    """The advisory that a client was pinned in a priority group."""
 
     account: str = ""
     group: str
@@ -125,7 +125,7 @@ class GroupPinned(ConsumerAdvisory):
 
 
 class GroupUnpinned(ConsumerAdvisory):
-    """A client lost its pin."""
+    """The advisory that the pinned client of a priority group lost its pin."""
 
     account: str = ""
     group: str
@@ -133,7 +133,7 @@ class GroupUnpinned(ConsumerAdvisory):
 
 
 class StreamQuorumLost(Advisory):
-    """A stream has lost its majority, and accepts no messages."""
+    """The advisory that a stream has lost its quorum, and accepts no messages."""
 
     account: str = Field(default="", description="Only for the system account.")
     stream: str
@@ -141,25 +141,25 @@ class StreamQuorumLost(Advisory):
 
 
 class StreamLeader(StreamQuorumLost):
-    """A stream has a new leader."""
+    """The advisory that a stream has a new leader."""
 
     leader: str
 
 
 class ConsumerQuorumLost(StreamQuorumLost):
-    """The stream of a consumer has lost its majority."""
+    """The advisory that a consumer has lost its quorum, because its stream has."""
 
     consumer: str
 
 
 class ConsumerLeader(StreamLeader):
-    """A consumer has a new leader."""
+    """The advisory that a consumer has a new leader."""
 
     consumer: str
 
 
 class DomainLeader(Advisory):
-    """The metadata of a cluster has a new leader."""
+    """The advisory that the metadata group of a cluster has a new leader."""
 
     leader: str = Field(description="A digest of its name.")
     replicas: list[Peer]
@@ -167,7 +167,7 @@ class DomainLeader(Advisory):
 
 
 class ServerRemoved(Advisory):
-    """A server was removed from the cluster."""
+    """The advisory that a server was removed from a cluster."""
 
     server: str
     server_id: str = Field(description="A digest of its name, as `peer` elsewhere.")
@@ -175,7 +175,7 @@ class ServerRemoved(Advisory):
 
 
 class ConsumerAck(Nak):
-    """The time that an acknowledgement took; a metric, not an advisory."""
+    """The metric about an acknowledgement, with the time from the delivery to the acknowledgement."""
 
     ack_time: Duration
 

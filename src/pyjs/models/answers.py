@@ -19,7 +19,7 @@ API_PREFIX = "io.nats.jetstream.api.v1."
 
 
 class ApiError(Answer):
-    """The reason why a request was refused."""
+    """The reason why a request was refused, with its codes."""
 
     code: int = Field(description="As of HTTP: 400, 404, 500, 503.")
     err_code: int = Field(default=0, description="The number of the error.")
@@ -78,7 +78,7 @@ class SequencePair(Answer):
 
 
 class LostData(Answer):
-    """Messages lost to damage."""
+    """The messages that a stream lost to damage."""
 
     msgs: list[int] | None = None
     bytes: int = 0
@@ -117,7 +117,7 @@ class SourceInfo(Answer):
 
 
 class StreamInfo(Answer):
-    """A stream, its configuration and state."""
+    """A stream with its configuration and state."""
 
     config: StreamConfig
     created: Time
@@ -130,7 +130,7 @@ class StreamInfo(Answer):
 
 
 class PriorityGroup(Answer):
-    """A priority group, and its pinned client."""
+    """A priority group and its pinned client, if any."""
 
     group: str
     pinned_client_id: str = ""
@@ -138,7 +138,7 @@ class PriorityGroup(Answer):
 
 
 class ConsumerInfo(Answer):
-    """A consumer, its configuration and state."""
+    """A consumer with its configuration and state."""
 
     stream_name: str
     name: str
@@ -159,7 +159,7 @@ class ConsumerInfo(Answer):
 
 
 class ApiStats(Answer):
-    """Requests to the API."""
+    """The numbers of requests to the API, and the API level."""
 
     level: int = 0
     total: int = 0
@@ -181,7 +181,7 @@ class AccountLimits(Answer):
 
 
 class Tier(Answer):
-    """The usage of an account, in one tier or in total."""
+    """The usage of an account, in one tier or in total; sizes are in bytes."""
 
     memory: int = 0
     storage: int = 0
@@ -193,7 +193,7 @@ class Tier(Answer):
 
 
 class StoredMsg(Answer):
-    """A stored message; `data` and `hdrs` are base64."""
+    """A stored message; `data` and `hdrs` are in base64."""
 
     subject: str
     seq: int
@@ -206,7 +206,7 @@ class StoredMsg(Answer):
 
 
 class AccountInfoResponse(ApiAnswer, Tier):
-    """INFO: usage and limits of the account."""
+    """The answer to INFO: the usage and the limits of the account."""
 
     domain: str = ""
     api: ApiStats
@@ -214,23 +214,23 @@ class AccountInfoResponse(ApiAnswer, Tier):
 
 
 class StreamCreateResponse(ApiAnswer, StreamInfo):
-    """STREAM.CREATE and STREAM.UPDATE: the current configuration and state of the stream."""
+    """The answer to STREAM.CREATE and STREAM.UPDATE: the stream after the request."""
 
     did_create: bool = False
 
 
 class StreamInfoResponse(Page, StreamInfo):
-    """STREAM.INFO: the stream, with a page of its subjects on request."""
+    """The answer to STREAM.INFO: the stream and, on request, a page of its subjects."""
 
 
 class StreamNamesResponse(Page):
-    """STREAM.NAMES: a page of the names of streams."""
+    """The answer to STREAM.NAMES: a page of the names of streams."""
 
     streams: list[str] | None = None
 
 
 class StreamListResponse(Page):
-    """STREAM.LIST: a page of streams."""
+    """The answer to STREAM.LIST: a page of streams."""
 
     streams: list[StreamInfo] | None = None
     missing: list[str] = Field(default_factory=list)
@@ -238,55 +238,55 @@ class StreamListResponse(Page):
 
 
 class StreamPurgeResponse(ApiAnswer):
-    """STREAM.PURGE: the number of removed messages."""
+    """The answer to STREAM.PURGE: the number of removed messages."""
 
     success: bool
     purged: int
 
 
 class StreamMsgGetResponse(ApiAnswer):
-    """STREAM.MSG.GET: the message."""
+    """The answer to STREAM.MSG.GET: the message."""
 
     message: StoredMsg
 
 
 class SuccessResponse(ApiAnswer):
-    """An answer that only confirms success; the answer to an unpin request does not even have `success`."""
+    """An answer that only confirms success. The answer to an unpin request does not have the field `success`."""
 
     success: bool = True
 
 
 class StreamRestoreResponse(ApiAnswer):
-    """STREAM.RESTORE: the subject for the chunks of the snapshot."""
+    """The answer to STREAM.RESTORE: the subject for the chunks of the snapshot."""
 
     deliver_subject: str
 
 
 class StreamSnapshotResponse(ApiAnswer):
-    """STREAM.SNAPSHOT: the configuration and state of the stream that will be sent."""
+    """The answer to STREAM.SNAPSHOT: the configuration and the state of the stream."""
 
     config: StreamConfig
     state: StreamState
 
 
 class ConsumerResponse(ApiAnswer, ConsumerInfo):
-    """CONSUMER.CREATE and CONSUMER.INFO: the consumer."""
+    """The answer to CONSUMER.CREATE and CONSUMER.INFO: the consumer."""
 
 
 class ConsumerResetResponse(ApiAnswer, ConsumerInfo):
-    """CONSUMER.RESET: the consumer, and the sequence at which it continues."""
+    """The answer to CONSUMER.RESET: the consumer, and the sequence at which it continues."""
 
     reset_seq: int
 
 
 class ConsumerNamesResponse(Page):
-    """CONSUMER.NAMES: a page of the names of consumers."""
+    """The answer to CONSUMER.NAMES: a page of the names of consumers."""
 
     consumers: list[str] | None = None
 
 
 class ConsumerListResponse(Page):
-    """CONSUMER.LIST: a page of consumers."""
+    """The answer to CONSUMER.LIST: a page of consumers."""
 
     consumers: list[ConsumerInfo] | None = None
     missing: list[str] = Field(default_factory=list)
@@ -294,7 +294,7 @@ class ConsumerListResponse(Page):
 
 
 class ConsumerPauseResponse(ApiAnswer):
-    """CONSUMER.PAUSE: whether the consumer is paused, and until when."""
+    """The answer to CONSUMER.PAUSE: whether the consumer is paused, and until when."""
 
     paused: bool
     pause_until: Time
@@ -302,7 +302,7 @@ class ConsumerPauseResponse(ApiAnswer):
 
 
 class PubAck(Answer):
-    """The answer to a publish."""
+    """The answer to a publish into a stream, or the error that refused it."""
 
     stream: str = ""
     seq: int = 0

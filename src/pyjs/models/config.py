@@ -13,7 +13,7 @@ from pyjs.models.base import Duration, Int, Int32, Int64, Options, Time, UInt64
 
 
 class Placement(Options):
-    """The wanted cluster and tags; stored and shown, without effect on a single server."""
+    """The requested cluster and server tags; they have no effect on a single server."""
 
     cluster: str = Field(default="", description="The name of the cluster.")
     tags: list[str] = Field(default_factory=list, description="Tags that the server must have.")
@@ -21,14 +21,14 @@ class Placement(Options):
 
 
 class SubjectTransformConfig(Options):
-    """The transform from published to stored subjects; none if both are empty. An empty source matches all."""
+    """A transform from published to stored subjects. An empty source matches every subject."""
 
     src: str = Field(default="", description="The subjects to transform.")
     dest: str = Field(default="", description="The subject that replaces them.")
 
 
 class ExternalStream(Options):
-    """The API prefix and deliver prefix of another account or domain."""
+    """The subject prefixes for an origin in another account or domain."""
 
     api: str = Field(default="", description="The prefix of the origin's API subjects.")
     deliver: str = Field(default="", description="The prefix of its deliver subjects.")
@@ -59,7 +59,7 @@ class StreamSource(Options):
 
 
 class RepublishConfig(Options):
-    """The transform from stored to republished subjects; an empty destination means none."""
+    """The transform from stored to republished subjects; without a destination, nothing is republished."""
 
     src: str = Field(default="", description="The subjects to publish again.")
     dest: str = Field(default="", description="The subject under which they are published.")
@@ -67,7 +67,7 @@ class RepublishConfig(Options):
 
 
 class ConsumerLimits(Options):
-    """The stream's limits for options of its consumers; 0 means none."""
+    """The stream's limits for options of its consumers; 0 means no limit."""
 
     inactive_threshold: Duration = Field(
         default=0, description="Maximum `inactive_threshold`, and its default."
@@ -76,7 +76,7 @@ class ConsumerLimits(Options):
 
 
 class StreamConfig(Options):
-    """The configuration of a stream; -1 is "no limit" in every limit."""
+    """The configuration of a stream; -1 means no limit in every limit."""
 
     name: str = Field(default="", description="The name of the stream.")
     description: str = Field(default="", description="A description for users.")
@@ -163,7 +163,7 @@ class StreamConfig(Options):
 
 
 class ConsumerConfig(Options):
-    """A consumer's configuration."""
+    """The configuration of a consumer."""
 
     durable_name: str = Field(
         default="",

@@ -28,7 +28,7 @@ class Page(Answer):
 
 
 class JszConfig(Answer):
-    """JetStream's limits and directory in effect."""
+    """The limits and the options of JetStream in effect; sizes are in bytes."""
 
     max_memory: int
     max_storage: int
@@ -41,7 +41,7 @@ class JszConfig(Answer):
 
 
 class JszLimits(Answer):
-    """Limits for options of streams and consumers; 0: none."""
+    """The limits for options of streams and consumers; 0 means no limit."""
 
     max_request_batch: int = 0
     max_ack_pending: int = 0
@@ -51,7 +51,7 @@ class JszLimits(Answer):
 
 
 class JetStreamStats(Answer):
-    """JetStream usage, in bytes."""
+    """The usage of JetStream in bytes, and its counters."""
 
     memory: int
     storage: int
@@ -63,7 +63,7 @@ class JetStreamStats(Answer):
 
 
 class StreamDetail(Answer):
-    """A stream in /jsz; `config` and the consumers are set only if the request asked for them."""
+    """A stream, as /jsz shows it; the configuration and the consumers are set only on request."""
 
     name: str
     created: Time
@@ -79,7 +79,7 @@ class StreamDetail(Answer):
 
 
 class AccountDetail(JetStreamStats):
-    """An account in /jsz."""
+    """An account, as /jsz shows it."""
 
     name: str
     id: str
@@ -128,7 +128,7 @@ class Jsz(Page, JetStreamStats):
 
 
 class VarzJetStream(Answer):
-    """JetStream in /varz; no field is set while JetStream is disabled."""
+    """The field `jetstream` of /varz; nothing is set while JetStream is disabled."""
 
     config: JszConfig | None = None
     stats: JetStreamStats | None = None
@@ -137,7 +137,7 @@ class VarzJetStream(Answer):
 
 
 class ConnectionStats(Answer):
-    """Numbers of connections, by kind."""
+    """The numbers of connections, by kind."""
 
     clients: int
     routes: int
@@ -146,7 +146,7 @@ class ConnectionStats(Answer):
 
 
 class DiskWaits(Answer):
-    """Waiting times for the disk."""
+    """The waiting times for the disk."""
 
     waiters: int
     waits: int
@@ -261,7 +261,7 @@ class Varz(Page):
 
 
 class SubscriptionDetail(Answer):
-    """A subscription."""
+    """A subscription, as /subsz and /connz show it."""
 
     account: str = ""
     account_tag: str = ""
@@ -333,7 +333,7 @@ class Connz(Page):
 
 
 class SublistStats(Answer):
-    """The subscriptions of one account, or of all accounts."""
+    """The counters of the subscription lists of one account, or of all accounts."""
 
     num_subscriptions: int
     num_cache: int
@@ -358,7 +358,7 @@ class Subsz(Page, SublistStats):
 
 
 class AccountzDetail(Answer):
-    """An account in /accountz?acc=NAME."""
+    """An account, as /accountz?acc=NAME shows it."""
 
     account_name: str
     update_time: Time
@@ -397,7 +397,7 @@ class Flow(Answer):
 
 
 class AccountStats(Answer):
-    """An account in /accstatz."""
+    """An account, as /accstatz shows it."""
 
     acc: str
     name: str = ""
@@ -417,7 +417,7 @@ class Accstatz(Page):
 
 
 class HealthError(Answer):
-    """A failed check."""
+    """A failed check of /healthz."""
 
     type: str
     account: str = ""
@@ -439,7 +439,7 @@ class Healthz(Answer):
 
 
 class DeclaredChange(Answer):
-    """One option that differs; a long value is the beginning of its text."""
+    """An option whose declared and stored values differ; a long value is cut."""
 
     field: str
     old: Any = None
@@ -447,7 +447,7 @@ class DeclaredChange(Answer):
 
 
 class DeclaredAsset(Answer):
-    """One declared asset, and what a reload would do with it."""
+    """A declared stream, consumer or bucket, and the action that a reload would take."""
 
     account: str
     kind: str  # stream, consumer, kv or object_store
@@ -467,7 +467,7 @@ class NotInFile(Answer):
 
 
 class Declaredz(Page):
-    """/declaredz of this server: declared assets that clients have changed."""
+    """The page /declaredz of this server: declared assets, and whether clients have changed them."""
 
     server_name: str
     compared: Time | None = None  # left out if the file declares nothing

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerConfig:
-    """A consumer's configuration. Durations are ns, 0 means unset, times are ns since the epoch."""
+    """The configuration of a consumer. Durations are ns, 0 means unset, times are ns since the epoch."""
 
     durable_name: str = option(
         STRING,

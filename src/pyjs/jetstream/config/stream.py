@@ -50,7 +50,7 @@ PEER_VERSION = "2.15.1"  # the nats-server version whose behaviour is implemente
 
 @dataclass(repr=False, slots=True)
 class Placement:
-    """The wanted cluster and tags; stored and shown, without effect on a single server."""
+    """The requested cluster and server tags; they have no effect on a single server."""
 
     cluster: str = option(STRING, "The name of the cluster.")
     tags: tuple[str, ...] = option(STRINGS, "Tags that the server must have.")
@@ -59,7 +59,7 @@ class Placement:
 
 @dataclass(repr=False, slots=True)
 class ConsumerLimits:
-    """The stream's limits for options of its consumers; 0 means none."""
+    """The stream's limits for options of its consumers; 0 means no limit."""
 
     inactive_threshold_ns: int = option(DURATION, "Maximum `inactive_threshold`, and its default.")
     max_ack_pending: int = option(INT, "Maximum `max_ack_pending`, and its default.")
@@ -67,7 +67,7 @@ class ConsumerLimits:
 
 @dataclass(repr=False, slots=True)
 class SubjectTransformConfig:
-    """The transform from published to stored subjects; none if both are empty. An empty source matches all."""
+    """A transform from published to stored subjects. An empty source matches every subject."""
 
     src: str = option(STRING, "The subjects to transform.", always=True)
     dest: str = option(STRING, "The subject that replaces them.", always=True)
@@ -75,7 +75,7 @@ class SubjectTransformConfig:
 
 @dataclass(repr=False, slots=True)
 class RepublishConfig:
-    """The transform from stored to republished subjects; an empty destination means none."""
+    """The transform from stored to republished subjects; without a destination, nothing is republished."""
 
     src: str = option(STRING, "The subjects to publish again.", always=True)
     dest: str = option(STRING, "The subject under which they are published.", always=True)
@@ -84,7 +84,7 @@ class RepublishConfig:
 
 @dataclass(repr=False, slots=True)
 class ExternalStream:
-    """The API prefix and deliver prefix of another account or domain."""
+    """The subject prefixes for an origin in another account or domain."""
 
     api: str = option(STRING, "The prefix of the origin's API subjects.", always=True)
     deliver: str = option(STRING, "The prefix of its deliver subjects.", always=True)
@@ -126,7 +126,7 @@ class StreamSource:
 
 @dataclass(repr=False, slots=True)
 class StreamConfig:
-    """The configuration of a stream; -1 is "no limit" in every limit."""
+    """The configuration of a stream; -1 means no limit in every limit."""
 
     name: str = option(STRING, "The name of the stream.", always=True, updatable=False)
     description: str = option(STRING, "A description for users.")
