@@ -248,8 +248,8 @@ class Desk:
     def lost(self, node: int, quiet_ns: int) -> None:
         """Handle the requests that were left to the server `node`, which no longer responds.
 
-        `quiet_ns` is the time since the last bytes from that server. Requests that were left to it before those bytes
-        are dropped, since it has answered them.
+        `quiet_ns` is the time since the last bytes from that server. Requests that were left to it within this time,
+        or within BEAT_NS if that is longer, are answered or refused. All others are dropped.
         """
         since_ns = self._turn.now - max(quiet_ns, BEAT_NS)
         lost = [left for left in self._left if left.node == node and left.at_ns >= since_ns]
@@ -350,7 +350,7 @@ class Desk:
     def _work(
         self, router: Router, request: Request, endpoint: Endpoint, args: tuple[str, ...]
     ) -> Iterator[Step] | None:
-        """Return the steps that answer or refuse a request, or None if another server has passed it on here."""
+        """Return the steps that answer or refuse a request, or None if another server has also passed it on."""
         if self._passed.remove(request):
             return None
         self._taken.add(request)

@@ -104,9 +104,9 @@ class Questions:
         return [each for report in found for each in report.get("members", ())]
 
     def views(self, stream: Assignment) -> Generator[Step, None, list[dict[str, Any]]]:
-        """Return the views of a stream from this server and from those of its servers that answer in time.
+        """Return the views of a stream from this server and from the stream's other servers that answer in time.
 
-        Their format is that of `why/leaderless.py`.
+        The views have the format of `why/leaderless.py`.
         """
         js, name = self.accounts.get(stream.account), stream.name
         asked = {node: [VIEW, name] for node in stream.nodes if node in self._online}
