@@ -205,6 +205,6 @@ cdef class Replay:
             self.acks.give_up(seq)
 
     def terminated(self, uint64_t seq, *reason) -> None:
-        """Replay the end of a delivery that a client terminated; `reason`: the client's text, as byte values."""
+        """Replay the end of a delivery that a client terminated; `reason` is the client's text as byte values."""
         if self.acks.pending.find(seq):
             self.acks.term(seq, bytes(reason))
