@@ -185,7 +185,7 @@ cdef class Replay:
         return 0
 
     def acked_all(self, uint64_t seq, uint64_t cseq, bint spares=False) -> None:
-        """Replay an ack of all messages up to `seq`; if `spares`, not of those that wait for their dead letters."""
+        """Replay an ack of all messages up to `seq`; with `spares`, except those that wait for their dead letters."""
         if self.acks.ack_to(seq, cseq):
             if not spares:
                 self.acks.take_exhausted(seq)
@@ -200,7 +200,7 @@ cdef class Replay:
             self.acks.pending.sent_again(i, ts)
 
     def exhausted(self, uint64_t seq) -> None:
-        """Replay that a message became exhausted: it reached max_deliver without an ack."""
+        """Replay the end of a delivery that reached max_deliver without an ack."""
         if self.acks.pending.find(seq):
             self.acks.give_up(seq)
 

@@ -173,7 +173,7 @@ class Desk:
     # -- servers that come -------------------------------------------------------------------------------------
 
     def _lacking(self, router: Router, endpoint: Endpoint, args: tuple[str, ...]) -> set[int]:
-        """Return the other servers that may have to answer a request."""
+        """Return the numbers of the other servers that may have to answer a request."""
         nodes = {self._machine.leader}
         stream = self._machine.state.stream(router.account.name, args[0]) if args else None
         if stream is not None and endpoint.words not in META:

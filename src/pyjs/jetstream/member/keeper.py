@@ -88,7 +88,7 @@ class Keeper:
         self.failures: dict[Key, ApiError] = {}
 
     def begin(self) -> None:
-        """Start working. All entries committed before the start of the server must have been applied."""
+        """Start to process streams. All entries committed before the start of the server must have been applied."""
         for account, js in self.accounts.items():
             for name in js.streams:
                 stream = self._machine.state.stream(account, name)
@@ -103,7 +103,7 @@ class Keeper:
         return self.is_caught_up and key not in self._busy and key not in self._due
 
     def trouble(self, account: str, name: str) -> str:
-        """Return the error text of the last attempt to make a stream match the metadata, or "" without an error."""
+        """Return the error text of the last attempt to make a stream match the metadata, or "" if there is none."""
         return self._failed_last.get(Key(account, name), "")
 
     def is_idle(self) -> bool:
@@ -153,7 +153,7 @@ class Keeper:
         return next(iter(self._again.values()), 0)
 
     def _try_again(self) -> None:
-        """Mark the failed streams whose retry is due for processing."""
+        """Mark for processing the failed streams whose retry is due."""
         while self._again and self._next_again_ns() <= self._turn.now:
             key = next(iter(self._again))
             del self._again[key]
@@ -186,7 +186,7 @@ class Keeper:
         self._waiters.notify()
 
     def _tell_built(self, key: Key, *, is_there: bool) -> None:
-        """If this server built a stream from an archive, report to the metadata leader whether the stream is open."""
+        """Report to the metadata leader whether a stream is open, if this server has built it from an archive."""
         stream = self._machine.state.stream(*key)
         if stream is not None and stream.is_built and stream.first_node == self._node:
             self._losses.opened(stream, is_there=is_there)

@@ -87,7 +87,7 @@ class Carrier(Peers, Interests, Protocol):
         """Return the time in ns since the last bytes from a server, or 0 if it is unknown."""
 
     def reached(self) -> set[int]:
-        """Return the numbers of the servers that get this server's messages, as their subscriptions are known."""
+        """Return the numbers of the servers that get messages from here, because their subscriptions are known."""
 
 
 class MemberNode:
@@ -558,7 +558,7 @@ class MemberNode:
         return next((each[stream.name] for each in found if stream.name in each), {})
 
     def members_of(self, stream: Assignment, node: int) -> Generator[Step, None, list[int]]:
-        """Return the servers in the group of a stream according to the server `node`, or [] if it does not answer."""
+        """Return the numbers of the servers in a stream's group, as reported by the server `node`, or []."""
         js = self.accounts.get(stream.account)
         if node == self.node and js is not None:
             return members_of(js, stream.name)

@@ -120,7 +120,7 @@ class MetaGroup:
             yield from self.found_steps()
 
     def _become_another(self, stored: StoredGroup | None, rng: Rng) -> None:
-        """Prepare to join the group again as another member, since the log may have lost votes of this one."""
+        """Prepare to join the group again as another member, since the log may have lost votes of this member."""
         self._identity.renew(rng)
         self._server = replace(self._server, store=self._identity.store)
         self._bootstrap = Bootstrap(
@@ -273,7 +273,7 @@ class MetaGroup:
             )
 
     def _heir(self) -> int:
-        """Return the server that must lead the group because this server was removed, or 0 if there is none."""
+        """Return the number of the server that must lead because this server was removed, or 0 if there is none."""
         removed = self._machine.state.removed
         if self._server.node not in removed:
             return 0
@@ -296,9 +296,9 @@ class MetaGroup:
         return next_change(members, self._described_servers(voters))
 
     def _kept(self) -> frozenset[Peer]:
-        """Return the removed servers that are online and may not know yet that their streams were moved.
+        """Return the peers of removed servers that are online and may lack the entries about moves of their streams.
 
-        Without the entries about these moves, they would continue to serve their streams.
+        Without these entries, the servers would continue to serve their streams.
         """
         state, now_ns = self._machine.state, self._waiters.now_ns
         kept: set[Peer] = set()

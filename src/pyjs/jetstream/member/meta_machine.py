@@ -91,9 +91,9 @@ class MetaMachine:
         self._lost_ns = self._turn.now
 
     def leaderless_ns(self) -> int:
-        """Return the time at which the group lost its leader, or the current time if it has a leader.
+        """Return the time (ns) from which the lack of a leader is measured, or the current time if there is a leader.
 
-        After the connection of another server, or at a start, this is the time of that event if it is later.
+        It is the time of the last of these events: the start, the loss of the leader, the connection of a server.
         """
         return self._turn.now if self.leader else self._lost_ns
 

@@ -141,7 +141,7 @@ class MetaRequests:
     def _updated_nodes(
         self, js: JetStream, old: Assignment, config: StreamConfig
     ) -> tuple[tuple[int, ...], int]:
-        """Return the servers of a stream after an update to `config`, and the target server of a move or 0.
+        """Return the numbers of a stream's servers after an update to `config`, and of the target of a move or 0.
 
         Raises:
             ApiError: no servers fit, or another move is under way.
@@ -291,7 +291,7 @@ class MetaRequests:
         return stream
 
     def _leader_of(self, js: JetStream, stream: Assignment) -> int:
-        """Return the server that leads a stream; if it is unknown, the first server of the stream."""
+        """Return the number of the server that leads a stream or, if that is unknown, of its first server."""
         opened, replicated = js.streams.get(stream.name), js.shared.replicated
         if stream.config.num_replicas == 1 or replicated is None or opened is None:
             return stream.nodes[0]

@@ -184,7 +184,7 @@ class Welcome:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A note to the other servers of a stream that the sender answers an order."""
+    """A note by which a server reports to the other servers of a stream that it answers an order."""
 
     account: str
     stream: str
@@ -301,7 +301,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A report to the metadata leader whether a stream from an archive is open; see `entries.StreamOpened`."""
+    """A report to the metadata leader on whether a stream from an archive is open; see `entries.StreamOpened`."""
 
     account: str
     stream: str

@@ -88,7 +88,7 @@ class Operators:
         return {"success": True}
 
     def _heir(self, body: bytes, status: GroupStatus) -> int:
-        """Return the server that should lead a group after this one, or 0 if no other is online. Raises ApiError."""
+        """Return the number of the server that should lead a group next, or 0 if none is online. Raises ApiError."""
         member = self._member
         is_read = body.strip()[:1] in (b"{", b"[")  # nats-server ignores any other body
         given = stream_requests.read(body, stream_requests.STEPDOWN_REQUEST, True) if is_read else {}

@@ -147,7 +147,10 @@ class Orders:
         return True if replicated.leads(stream) else None
 
     def _is_applied(self, js: JetStream, order: Order) -> bool:
-        """Return whether a replica has applied the configuration in the metadata, or has failed to; else True."""
+        """Return whether a replica has applied the configuration in the metadata, or has failed to do so.
+
+        Return True for a stream without replicas.
+        """
         key = Key(order.account, order.stream)
         stream, replicated = js.streams.get(order.stream), js.shared.replicated
         if replicated is None or stream is None or not replicated.is_replica(stream):
@@ -168,7 +171,7 @@ class Orders:
         return not any(order.stream in report for report in reports)
 
     def _others(self, order: Order) -> list[int]:
-        """Return the other servers of a replicated stream, which received the same order."""
+        """Return the numbers of the other servers of a replicated stream, which received the same order."""
         stream = self._machine.state.stream(order.account, order.stream)
         if stream is None or order.replicas == 1 or order.words == "STREAM.DELETE":
             return []
@@ -194,4 +197,4 @@ def _name(order: Order) -> Answered:
 
 
 def _nothing(request: Request) -> None:
-    """Do nothing; the request came from another server and has no sender here."""
+    """Do nothing: the request came from another server, so no session of this server has sent it."""

@@ -99,7 +99,10 @@ class Questions:
         return any(each.get("taken") for each in found)
 
     def members(self, account: str, name: str, node: int) -> Generator[Step, None, list[int]]:
-        """Return the servers in the group of a stream according to the server `node`, or [] if it does not answer."""
+        """Return the numbers of the servers in a stream's group, as reported by the server `node`.
+
+        The list is empty if that server does not answer.
+        """
         found = yield from self.gather(account, {node: [MEMBERS, name]} if node in self._online else {})
         return [each for report in found for each in report.get("members", ())]
 
@@ -116,7 +119,7 @@ class Questions:
         return [each for each in (own, *found) if isinstance(each.get("node"), int)]
 
     def are_away(self, nodes: Iterable[int]) -> bool:
-        """Return whether none of the servers `nodes` answers; this server must not be among them."""
+        """Return whether all servers in `nodes` are offline; this server must not be among them."""
         return self._online.isdisjoint(nodes)
 
     def gather(
@@ -180,7 +183,7 @@ def _report_in(data: bytes) -> dict[str, Any] | None:
 
 
 def members_of(js: JetStream, name: str) -> list[int]:
-    """Return the servers in the group of a stream according to this server, or [] if it has no replica."""
+    """Return the numbers of the servers in a stream's group, or [] if this server has no replica of the stream."""
     stream, replicated = js.streams.get(name), js.shared.replicated
     machine = None if stream is None or replicated is None else replicated.machine_of(stream)
     if machine is None or replicated is None:

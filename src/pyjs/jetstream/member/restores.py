@@ -185,4 +185,4 @@ class Restores:
 
 
 def _nothing(request: Request) -> None:
-    """Do nothing; the request came from another server and has no sender here."""
+    """Do nothing: the request came from another server, so no session of this server has sent it."""

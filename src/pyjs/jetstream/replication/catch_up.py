@@ -364,7 +364,7 @@ class CatchUp:
             yield from self.answer.pause(PAUSE_NS)
 
     def _is_common(self, store: FileStore, node: int, *, is_late: bool) -> Generator[Step, None, bool]:
-        """Compare a store with that of the replica on `node`; return whether the group is known to have all messages.
+        """Compare a store with the replica on `node`; return whether the group is known to have all its messages.
 
         Raises:
             LostMessages: the group does not have all messages of the store, and the store may be dropped.

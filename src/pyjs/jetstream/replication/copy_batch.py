@@ -137,7 +137,7 @@ class State:
     consumers: bytes  # a dump of the consumers, see ReplicatedConsumers.dump
 
     def encode(self) -> bytes:
-        """Return the packed state."""
+        """Return the state as a msgpack list."""
         packed: bytes = msgpack.packb(astuple(self))
         return packed
 

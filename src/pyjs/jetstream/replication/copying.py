@@ -97,7 +97,7 @@ def serve_these(store: StreamStore | None, stream: Stream | None, question: AskT
 
 
 def readable(store: StreamStore, seq: int) -> StoredMessage | None:
-    """Return a message, or None if it is absent or damaged or cannot be read now."""
+    """Return a message, or None if it is absent, is damaged, or cannot be read now."""
     try:
         return store.get_checked(seq)
     except NotNow:

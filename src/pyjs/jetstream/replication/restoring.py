@@ -262,7 +262,10 @@ def drop_copy(store: FileStore) -> None:
 
 
 def end_copy(store: FileStore) -> None:
-    """Remove the note of a copy whose messages a mark covers or were removed, in any thread. Raises OSError."""
+    """Remove the note of a copy, after a mark covers the copied messages or they were removed. Raises OSError.
+
+    This may run in any thread.
+    """
     disk, path = store.files.disk, f"{store.files.directory}/{COPIED}"
     if disk.exists(path):
         disk.unlink(path)

@@ -74,7 +74,7 @@ class BadMarker(PyjsError):
 
 
 class Owner(Protocol):
-    """The streams of the node: streams.ReplicatedStreams."""
+    """The part of `streams.ReplicatedStreams` that this module uses."""
 
     led: list[Stream]
     lost: list[Stream]
@@ -86,7 +86,7 @@ class Owner(Protocol):
         """Open a failed or repaired replica again; with `failed`, pause first."""
 
     def hand_over(self, machine: StreamMachine, node: int = 0) -> None:
-        """Transfer the leadership to the replica on `node`; 0: to the replica with the most complete log."""
+        """Transfer the leadership to the replica on `node` (0: to the replica with the most complete log)."""
 
     def regroup(self, machine: StreamMachine) -> None:
         """Change the members of the group to match the metadata, if this node leads the group."""
@@ -285,7 +285,7 @@ class StreamMachine:
         return self.copy_lost()
 
     def role(self, term: int, role: Role, leader: int) -> None:
-        """Start to lead or to follow."""
+        """Handle a new role of this replica, or a new leader (0: none is known)."""
         if leader != self.leader:
             turn = self.stream.turn
             self.leader, self.leader_since_ns = leader, turn.now + turn.skew

@@ -166,9 +166,9 @@ class ReplicatedStreams:
         return machine if machine is not None and machine.stream is stream else None
 
     def accept_loss(self, group: int) -> bool:
-        """If the leader of a group is on this node and lacks messages, make it treat them as removed.
+        """Make the leader of a group treat its lost messages as removed.
 
-        Return whether there is such a leader.
+        Return False if this node does not lead the group, or if no messages are lost.
         """
         for machine in self._machines.values():
             if machine.group == group and machine.lacks_messages:
@@ -642,7 +642,7 @@ class ReplicatedStreams:
         js.held.let_go(stream.name)
 
     def hand_over(self, machine: StreamMachine, node: int = 0) -> None:
-        """Transfer the leadership to the replica on `node`, or if 0, to the replica with the most complete log."""
+        """Transfer the leadership to the replica on `node` (0: to the replica with the most complete log)."""
         with suppress(KeyError, RaftError):
             found = self._consensus.status(machine.group)
             heirs = [each for each in found.replicas if each.is_voter and each.node != self._node]

@@ -35,7 +35,7 @@ cdef class Answers:
         free(self.arena)
 
     cdef int add(self, Msg* m, int kind, uint64_t seq, const char* body, size_t body_len) noexcept nogil:
-        """Queue a reply to the publish `m`; return -1 if out of memory, so that the publisher gets no reply."""
+        """Queue a reply to the publish `m`. If out of memory, return -1; the publisher then gets no reply."""
         cdef Answer* a
         if (grow(<void**> &self.queue, &self.room, self.used + 1, sizeof(Answer)) < 0
                 or grow(<void**> &self.arena, &self.arena_room, self.arena_used + m.reply_len + body_len, 1) < 0):

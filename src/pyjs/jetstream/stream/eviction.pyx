@@ -68,14 +68,14 @@ cdef class Evictions:
         return self.pending() or self.exceeds(limits)
 
     cdef void note(self, uint64_t seq) noexcept nogil:
-        """Note that the subject of message `seq` may exceed its limit."""
+        """Record that the subject of message `seq` may exceed its limit."""
         if grow(<void**> &self.seqs, &self.room, self.n + 1, sizeof(uint64_t)) != 0:
             return                      # out of memory: the next message of the subject notes it again
         self.seqs[self.n] = seq
         self.n += 1
 
     cdef void note_rollup(self, bytes subject, bytes scope, uint64_t seq):
-        """Note that message `seq` is a roll-up, which removes older messages.
+        """Record that message `seq` is a roll-up, which removes older messages.
 
         With scope "all", it removes all older messages of the stream, otherwise those that match `subject`.
         """

@@ -22,14 +22,17 @@ cdef class StreamConsumer(Sink):
         """Handle new messages. `seq` is the first match since the consumer began to wait, or 0 if unknown."""
 
     cpdef bint needs(self, uint64_t seq) noexcept:
-        """Return whether a stored message matches the filters and is not acknowledged yet."""
+        """Return whether a stored message matches the filters and is not acknowledged yet.
+
+        This is False unless a subclass overrides the method.
+        """
         return False
 
     cpdef void dropped(self, uint64_t seq) noexcept:
         """Handle the removal of a message that matches the filters."""
 
     cpdef list take_acknowledged(self, size_t most):
-        """Remove and return up to `most` acknowledged sequences."""
+        """Remove and return up to `most` acknowledged sequences. There are none unless a subclass overrides this."""
         return []
 
     def clock_stepped(self) -> None:

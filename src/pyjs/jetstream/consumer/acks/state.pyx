@@ -147,7 +147,7 @@ cdef class AckState:
             self.changes.put(PROGRESS, seq, <uint64_t> now)
 
     def nak(self, uint64_t seq, int64_t due_at) -> None:
-        """Redeliver a pending message at `due_at`, or at once if that is 0."""
+        """Redeliver a pending message at the time `due_at` (ns; 0: at once)."""
         cdef uint32_t i = self.pending.find(seq)
         if due_at:
             self.pending.delay(i, due_at)
@@ -198,7 +198,7 @@ cdef class AckState:
         return self.pending.find(seq) != 0 or (self.n_exhausted and seq in self.exhausted)
 
     cpdef bint purge(self, uint64_t first_seq, Catalogue catalogue) noexcept:
-        """Forget purged messages, since the stream now begins at `first_seq`. Return whether any was pending."""
+        """Forget purged messages; the stream now begins at `first_seq`. Return whether any of them was pending."""
         cdef uint32_t i = self.pending.oldest, newer
         cdef bint removed = False
         while i:

@@ -158,7 +158,8 @@ cdef class DeliveryCursor:
     cpdef uint64_t find_some(self) noexcept nogil:
         """Search for the next first delivery for about a millisecond; return its sequence, or 0.
 
-        After 0, the caller must continue the search if `searching` is set. Otherwise no message matches.
+        If the result is 0 and `searching` is set, the search must continue. If `searching` is not set, there is no
+        match at present.
         """
         cdef uint64_t seq, rest = 0
         if self.skips.left:
@@ -176,7 +177,7 @@ cdef class DeliveryCursor:
         return seq
 
     cpdef void pass_by(self, uint64_t seq) noexcept nogil:
-        """Advance past `seq`, which is a match."""
+        """Advance past message `seq`, which matches the filters."""
         self.next_seq = seq + 1
         if self.unread:
             self.unread -= 1

@@ -352,8 +352,8 @@ cdef class PullRequests:
     def sweep(self, int64_t now, bint at_end, heartbeat) -> None:
         """Remove requests that expired or lost their interest, and send the heartbeats that are due.
 
-        `at_end` means that there are no messages, so requests that do not wait end too. `heartbeat` is a function
-        that returns the status for heartbeats.
+        `at_end` means that there are no more messages, so requests with `no_wait` end too, unless they have an expiry
+        and got no message yet. `heartbeat` is a function that returns the status for heartbeats.
         """
         cdef Waiting* before = NULL
         cdef Waiting* w = self.queue.head

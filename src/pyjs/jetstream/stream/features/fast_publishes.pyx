@@ -124,7 +124,7 @@ cdef class FastPublishes(Sink):
         """Check, store and answer one message.
 
         Raises:
-            ApiError: the message is refused, and does not belong to a batch.
+            ApiError: the message must be refused with an ordinary error, outside the replies of a batch.
         """
         cdef FastBatch batch
         cdef bytes headers = m.body[:m.header_len]

@@ -123,7 +123,7 @@ cdef class Scheduling:
         self.arm()
 
     def arm(self) -> None:
-        """Set the timer to the time of the next firing, unless this server follows in a replicated stream."""
+        """Set the timer to the time of the next firing, unless firings are running or this server is a follower."""
         at_ns = self.due.next_due()  # not a C integer, which could overflow when the skew is added
         if at_ns and not self.busy and (self.stream.replica is None or self.stream.replica.leads):
             self.timer.arm(self, at_ns - self.stream.turn.skew, self.stream.turn.now)

@@ -107,7 +107,7 @@ class CommittedConsumer(StreamConsumer):
         super().__init__(name, self.filters)
 
     def configure(self, config: bytes) -> None:
-        """Replace the configuration, which is JSON."""
+        """Replace the configuration with the JSON text `config`."""
         self.config_json = config
         self.config = from_json(orjson.loads(config))
         self.filters = tuple(subject.encode() for subject in self.config.filters)

@@ -38,7 +38,7 @@ _DUE = Struct("<Qq")
 
 
 def purge(subject: bytes, before_seq: int, keep: int) -> bytes:
-    """Return the payload of a purge, see Stream.purge."""
+    """Return the payload of a purge; for the arguments, see `Stream.purge`."""
     return operation("purge", _PURGE.pack(before_seq, keep), subject)
 
 
