@@ -35,17 +35,17 @@ if TYPE_CHECKING:
 
         @property
         def deltas_size(self) -> int:
-            """Return the size in bytes of the deltas after the snapshot."""
+            """The size in bytes of the deltas after the snapshot."""
 
         def append(self, delta: bytes) -> None:
             """Append the changes of one turn."""
 
         @property
         def snapshot_size(self) -> int:
-            """Return the size of the snapshot in bytes."""
+            """The size of the snapshot in bytes."""
 
         def snapshot(self, data: bytes) -> None:
-            """Replace snapshot and deltas by a new snapshot, before returning."""
+            """Replace the snapshot and the deltas with a new snapshot, which is written when this returns."""
 
         def when_synced(self, done: Callable[[Exception | None], None]) -> None:
             """Call `done` with None when everything written so far is durable, or with the error."""

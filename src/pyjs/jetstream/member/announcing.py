@@ -76,9 +76,9 @@ class Announcer:
         self._tell(stream, lambda rows, of: consumer_leader(stream.name, name, leader, rows, of))
 
     def lost_stream(self, stream: Stream) -> None:
-        """Send the advisories that a stream and its consumers have lost their quorum.
+        """Send the advisories that a stream and its replicated consumers have lost their quorum.
 
-        Send nothing if this server leads the stream, or if more than half of the stream's servers are online.
+        Send nothing if a leader of the stream is known, or if more than half of the stream's servers are online.
         """
         machine = None if self._member.replicated is None else self._member.replicated.machine_of(stream)
         if machine is None or machine.leader:

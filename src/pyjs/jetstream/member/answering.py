@@ -326,7 +326,7 @@ class Desk:
     def _taken_views(
         self, router: Router, request: Request, endpoint: Endpoint, args: tuple[str, ...]
     ) -> Generator[Step, None, list[dict[str, Any]] | None]:
-        """Return the views of a stream's servers when this server must answer, or None if a leader answers."""
+        """Return the views of a stream's servers when this server must answer, or None if another server answers."""
         deadline_ns, views, looks = self._turn.now + LEADER_NS, [], 0
         while not self._leads_here(router, endpoint, args):
             stream = self._machine.state.stream(router.account.name, args[0])

@@ -108,7 +108,7 @@ class Losses:
         log.end_doubt()
 
     def _are_known(self, log: NodeLog) -> bool:
-        """Return whether the log has every replica that the metadata assigns to this server."""
+        """Return whether the log has the group of every replicated stream that is assigned to this server."""
         return all(
             stream.group in log.groups
             for stream in self._machine.state.streams()

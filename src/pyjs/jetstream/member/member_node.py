@@ -558,7 +558,10 @@ class MemberNode:
         return next((each[stream.name] for each in found if stream.name in each), {})
 
     def members_of(self, stream: Assignment, node: int) -> Generator[Step, None, list[int]]:
-        """Return the numbers of the servers in a stream's group, as reported by the server `node`, or []."""
+        """Return the numbers of the servers in a stream's group, as reported by the server `node`.
+
+        The list is empty if that server does not answer.
+        """
         js = self.accounts.get(stream.account)
         if node == self.node and js is not None:
             return members_of(js, stream.name)

@@ -318,7 +318,8 @@ class MetaRequests:
     def _pass_on(self, call: ApiCall, words: str, applied: Applied | None) -> JsonDict | None:
         """Order the online servers of a stream to answer a request, and return None.
 
-        If none is online, return the answer to a deletion or to the cancellation of a move.
+        If none is online, return the answer to a deletion or to the cancellation of a move. Send no order if the
+        outcome `applied` is unknown.
         """
         if applied is None or applied.stream is None:
             return None

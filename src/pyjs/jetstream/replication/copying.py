@@ -113,7 +113,7 @@ def removed_in(stream: Stream, first: int, last: int) -> list[StoredMessage]:
 
 
 def _records(stream: Stream, have: int) -> tuple[bytes, int] | None:
-    """Return records after sequence `have`, and the sequence up to which they are complete.
+    """Return encoded messages after sequence `have`, and the sequence up to which they are complete.
 
     Return None if a message cannot be read.
     """

@@ -532,7 +532,7 @@ class StreamMachine:
             self._lead()
 
     def has_entries_after(self, index: int) -> bool:
-        """Return whether the log has every entry after `index`."""
+        """Return whether the log has every entry after `index`; False if the group is closed."""
         with suppress(KeyError, RaftError):  # it was closed because of damage
             return self._consensus.status(self.group).start <= max(
                 index, 1

@@ -62,7 +62,7 @@ class Metadata(Protocol):
 
     @property
     def state(self) -> MetaState:
-        """Return the metadata."""
+        """The current metadata."""
 
 
 class Carrier(Peers, Interests, Protocol):

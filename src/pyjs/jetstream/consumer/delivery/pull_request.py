@@ -35,7 +35,7 @@ class RefusedPull(Exception):
 
 @dataclass(slots=True)
 class PullRequest:
-    """The fields of a pull request; 0 means unset, except for `batch`."""
+    """The fields of a pull request. A number is 0 if it is not set, except for `batch` and `priority`."""
 
     batch: int = 1
     expires_ns: int = 0

@@ -210,7 +210,7 @@ cdef class PullRequests:
         self.group = ""
 
     def configure(self, str policy, groups, int64_t pin_wait_ns) -> None:
-        """Set the priority policy, the groups, and the time for which a pin is valid."""
+        """Set the priority policy, the priority group (the first in `groups`), and the validity of a pin in ns."""
         self.priority = PRIORITIES[policy]
         self.group = groups[0] if groups else ""
         self.pin.wait_ns = pin_wait_ns

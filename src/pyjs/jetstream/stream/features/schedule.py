@@ -206,7 +206,7 @@ def schedule_refusal(config: StreamConfig, headers: bytes, subject: bytes, view:
 
 
 def _schedule_error(config: StreamConfig, headers: bytes, subject: bytes) -> ApiError | None:
-    """Return the error for a schedule whose pattern is valid, or None."""
+    """Return the error for the other headers of a schedule whose pattern is valid, or None if they are valid."""
     if not config.allow_msg_schedules:
         return errcodes.MESSAGE_SCHEDULES_DISABLED.error()
     fields = fields_of(headers)

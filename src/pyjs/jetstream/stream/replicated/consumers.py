@@ -158,7 +158,7 @@ class ReplicatedConsumers:
         self.index = max(self.index, index)
 
     def apply(self, kind: str, name: bytes, body: bytes) -> None:
-        """Apply one item of a checked payload.
+        """Apply one item of a checked payload, unless its entry was applied already.
 
         Raises:
             ApiError: 10148, a consumer of that name exists; 10014, there is no such consumer.
@@ -281,7 +281,7 @@ class ReplicatedConsumers:
     # -- snapshots -------------------------------------------------------------------------------------------
 
     def dump(self) -> bytes:
-        """Return all consumers after the entry `index`, as bytes for `load`."""
+        """Return all consumers, as of the last applied entry, as bytes for `load`."""
         consumers = [
             (each.name, each.created_ns, each.config_json, each.state, bytes(each.changes))
             for each in self.committed.values()

@@ -166,6 +166,7 @@ def operation(str kind, bytes body=b"", bytes subject=b"") -> bytes:
 
     Raises:
         ApiError: the subject is longer than the subject of an item may be.
+        MemoryError: the payload is too large, or there is no memory for it.
     """
     if len(subject) > SUBJECT_SIZE_MAX:
         raise errcodes.BAD_REQUEST.detailed(f"a subject of {len(subject)} bytes, at most {SUBJECT_SIZE_MAX}")
