@@ -268,7 +268,10 @@ cdef class Consumer(StreamConsumer):
             raise
 
     def request_next(self, bytes reply, bytes body, bytes headers=b"") -> None:
-        """Queue a pull request, or answer it with a status."""
+        """Queue a pull request, or answer it with a status.
+
+        If the queue is full, a request with a heartbeat is dropped without an answer.
+        """
         if self.requests is None:
             self.refuse(reply, "409 Consumer is push based")
             return
@@ -506,7 +509,10 @@ cdef class Consumer(StreamConsumer):
         return NO_DEMAND
 
     cdef Outcome deliver_again(self, uint32_t i, int64_t* budget) noexcept nogil:
-        """Redeliver a due message; give it up after max_deliver deliveries, acknowledge it if it was removed."""
+        """Redeliver a due message; return SENT, or why it was not sent.
+
+        Give it up after max_deliver deliveries, or acknowledge it if it was removed; then also return SENT.
+        """
         cdef Entry* e = &self.acks.pending.entries[i]
         cdef Outcome outcome
         cdef Record r
@@ -531,7 +537,7 @@ cdef class Consumer(StreamConsumer):
         return outcome
 
     cdef Outcome deliver_new(self, int64_t* budget) noexcept nogil:
-        """Deliver the next message that matches the filters."""
+        """Deliver the next message that matches the filters; return SENT, or why nothing was sent."""
         cdef Record r
         cdef Outcome outcome
         cdef uint64_t seq = self.cursor.find_some(), unread
@@ -564,7 +570,11 @@ cdef class Consumer(StreamConsumer):
         return HELD
 
     cdef Outcome send(self, Record* r, uint32_t count, uint64_t unread, int64_t* budget) noexcept nogil:
-        """Send one message to the next request or the deliver subject."""
+        """Send one message to the next request or the deliver subject; return SENT, or why it was not sent.
+
+        `count` is the number of its deliveries including this one, and `unread` is num_pending after it. Subtract the
+        cost of the message from `budget`.
+        """
         cdef Msg m
         cdef Outcome outcome
         cdef int64_t size
@@ -583,7 +593,7 @@ cdef class Consumer(StreamConsumer):
         return outcome
 
     cdef Outcome send_push(self, Msg* m) noexcept nogil:
-        """Send a message to the deliver subject."""
+        """Send a message to the deliver subject; return SENT, or NOT_TAKEN if no client received it."""
         cdef int64_t size = <int64_t> self.push.length + m.reply_len + m.size
         if self.account.publish_to(self.push.text, self.push.length, m) == 0:
             self.push.bound = False

@@ -117,7 +117,7 @@ cdef class Replay:
                 self.exhausted(*numbers)
 
     def delivered(self, uint64_t seq, uint64_t cseq, uint64_t n, int64_t ts) -> None:
-        """Replay `n` consecutive first deliveries; only those whose messages may exist become pending."""
+        """Replay the first deliveries of `n` messages from `seq` on; only messages that may exist become pending."""
         cdef AckState acks = self.acks
         cdef DeliveryCursor cursor = self.cursor
         cdef uint64_t last = seq + n - 1, at = seq, first, end = min(last, cursor.catalogue.last_seq)
@@ -146,7 +146,7 @@ cdef class Replay:
             acks.floor_seq, acks.floor_cseq = acks.delivered_seq, acks.delivered_cseq
 
     def acked(self, uint64_t seq, uint64_t n) -> None:
-        """Replay `n` consecutive acks."""
+        """Replay acks of the `n` messages from `seq` on."""
         cdef AckState acks = self.acks
         cdef uint64_t last = seq + n - 1, at
         cdef uint32_t i
@@ -166,7 +166,7 @@ cdef class Replay:
                 acks.acknowledge(i)
 
     cdef int acked_exhausted(self, uint64_t seq, uint64_t last) except -1:
-        """Replay acks of exhausted messages."""
+        """Replay acks of the exhausted messages from `seq` to `last`."""
         cdef AckState acks = self.acks
         cdef uint64_t at
         self.count(min(last - seq + 1, <uint64_t> acks.n_exhausted))
@@ -193,7 +193,7 @@ cdef class Replay:
             self.acks.floor_cseq = cseq
 
     def redelivered(self, uint64_t seq, int64_t ts) -> None:
-        """Replay a redelivery."""
+        """Replay a redelivery at the time `ts` (ns)."""
         cdef uint32_t i = self.acks.pending.find(seq)
         self.acks.delivered_cseq += 1
         if i:

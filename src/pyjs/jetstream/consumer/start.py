@@ -35,7 +35,10 @@ class Start(NamedTuple):
 def select_start(
     config: ConsumerConfig, store: StreamStore, matches: StoreFilter, max_msgs_per_subject: int
 ) -> Generator[None, None, Start]:
-    """Return the start of a new consumer with `config`."""
+    """Return the start of a new consumer with `config`, in steps.
+
+    `matches` has the filters of the consumer; `max_msgs_per_subject` is the option of the stream.
+    """
     if config.deliver_policy == "last_per_subject" and max_msgs_per_subject != 1 and store.last_seq:
         search = LastSeqs(store.catalogue, matches)
         while not search.step(SEARCH_STEP):

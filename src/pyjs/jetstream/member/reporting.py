@@ -36,7 +36,7 @@ class Reports:
         self._traffic = member.options.system_account  # the account in which nats-server sends entries
 
     def meta(self) -> dict[str, Any]:
-        """Return the value of `meta_cluster`."""
+        """Return the value of `meta_cluster` in the answer of /jsz."""
         member, machine = self._member, self._member.machine
         status = member.meta_status()
         replicas = [] if status is None else [(each, status.lag_of(each)) for each in status.replicas]

@@ -93,7 +93,7 @@ class Restores:
     # -- the server that builds ----------------------------------------------------------------------------------
 
     def begin(self, order: Order) -> None:
-        """Begin to receive an archive, and answer the request."""
+        """Start a chore that receives an archive and answers the request, if this server knows the account."""
         js = self._member.accounts.get(order.account)
         if js is None:
             return

@@ -343,7 +343,7 @@ class StreamMachine:
             self.is_adopting = False
 
     def follow(self) -> None:
-        """Stop leading."""
+        """Stop leading, if this replica leads."""
         if self.leads:
             self.leads = False
             streams.copy_origins(self.js, self.stream, on=False)
@@ -450,7 +450,7 @@ class StreamMachine:
         return self._owner.name_of(node)
 
     def sync(self) -> None:
-        """Begin to sync the store."""
+        """Begin to sync the store, unless a sync is running."""
         if not self._is_syncing:
             self._is_syncing = True
             self.stream.turn.go_on(self._sync_steps())
@@ -577,7 +577,7 @@ class StreamMachine:
         return self._consensus.propose(self.assignment.group, payload, proposal)
 
     def stopped(self, error: Exception) -> None:
-        """Handle a replica that has stopped applying entries."""
+        """Handle a replica that has stopped applying entries: fail its waiting reads, and begin to open it again."""
         if not self.stream.closed:
             self._fail_reads()
             self._settling.release()

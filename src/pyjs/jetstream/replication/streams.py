@@ -642,7 +642,10 @@ class ReplicatedStreams:
         js.held.let_go(stream.name)
 
     def hand_over(self, machine: StreamMachine, node: int = 0) -> None:
-        """Transfer the leadership to the replica on `node` (0: to the replica with the most complete log)."""
+        """If this node leads, transfer the leadership to the replica on `node`.
+
+        If `node` is 0, choose the most complete log among the replicas that respond, or among all if none responds.
+        """
         with suppress(KeyError, RaftError):
             found = self._consensus.status(machine.group)
             heirs = [each for each in found.replicas if each.is_voter and each.node != self._node]

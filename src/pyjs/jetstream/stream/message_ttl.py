@@ -52,10 +52,7 @@ def marker_headers(ttl_ns: int) -> bytes:
 
 
 def is_marker(headers: bytes) -> bool:
-    """Return whether a message is the server's marker for an expired subject.
-
-    A purge marker written by a key-value client counts too.
-    """
+    """Return whether a message is a marker: it has a Nats-Marker-Reason, or is a key-value client's purge marker."""
     return bool(value_of(headers, b"Nats-Marker-Reason")) or value_of(headers, b"KV-Operation") == b"PURGE"
 
 

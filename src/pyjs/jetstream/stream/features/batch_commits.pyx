@@ -67,7 +67,7 @@ cdef class BatchCommits:
             self.commit_whole(m, batch)
 
     cdef void commit_whole(self, Msg* m, AtomicBatch batch) except *:
-        """Commit a batch at once. Raises ApiError."""
+        """Check, store and answer a batch at once. Raises ApiError."""
         if self.stream.limits.features & DISCARD_NEW:
             self.stream.makes_room()            # so that earlier evictions of this turn do not count any more
         try:

@@ -202,7 +202,7 @@ cdef class FastPublishes(Sink):
         self.store(m, r, batch, message.headers, message.payload)
 
     cdef void store(self, Msg* m, FastReply* r, FastBatch batch, bytes headers, bytes payload) except *:
-        """Store a checked message."""
+        """Store a checked message, and answer if a reply is due; close the batch if the store refuses the message."""
         cdef bytes body = headers + payload
         cdef PubHeaders h
         cdef uint64_t seq

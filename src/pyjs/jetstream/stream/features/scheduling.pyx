@@ -153,7 +153,7 @@ cdef class Scheduling:
             self.arm()
 
     cdef bint fire_some(self) except -1:
-        """Fire some schedules; return whether more are due."""
+        """Fire some schedules, or none while publishes wait for a large batch; return whether more may be due."""
         cdef int64_t now_ns = self.stream.wall(), at_ns
         cdef uint64_t seq
         cdef int left = STEP

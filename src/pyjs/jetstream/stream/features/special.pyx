@@ -107,7 +107,7 @@ cdef class SpecialPublishes(Sink):
 
     # -- batches -----------------------------------------------------------------------------------------------
     cdef void batched(self, Msg* m, bint special) noexcept nogil:
-        """Stage a message, or commit its batch."""
+        """Stage a message of an atomic batch or commit the batch, and answer; `special`: the message needs checks."""
         cdef BatchHeaders h
         cdef int64_t now_ns = self.stream.turn.now
         if self.is_refused(m):

@@ -145,7 +145,7 @@ cdef class PayloadBuffer:
         return n
 
     cdef bytes take(self):
-        """Return the payload, and begin a new one."""
+        """Return the payload, or b"" if nothing was collected, and begin a new one."""
         cdef bytes out
         if self.used == 0:
             return b""

@@ -498,7 +498,10 @@ cdef class Replica(Sink):
             self.apply_next(index, term, time_ns, payload, proposal)
 
     def restart_at(self, uint64_t index, uint64_t term, int64_t time_ns) -> None:
-        """Record that the store has the state after the given entry, whatever was applied before."""
+        """Record that the store has the state after the given entry, whatever was applied before.
+
+        If the store cannot commit, stop the replica.
+        """
         if self.stream.store.commit() != 0:
             self.stop(self.stream.store.error)
             return
@@ -509,7 +512,13 @@ cdef class Replica(Sink):
 
     cdef void apply_next(self, uint64_t index, uint64_t term, int64_t time_ns, bytes payload,
                          Proposal proposal) except *:
-        """Apply the next entry. Raises BrokenEntry."""
+        """Apply the next entry, or begin to apply it if it is an operation.
+
+        An entry that the store already has changes only the consumers.
+
+        Raises:
+            BrokenEntry: the entry is damaged or could not be applied; this replica has stopped.
+        """
         if self.stopped is not None or self.stream.closed or index <= self.index:
             if self.stopped is None and not self.stream.closed and payload_fault(payload) is None:
                 self.consumers.apply_again(index, payload)
@@ -601,7 +610,7 @@ cdef class Replica(Sink):
         return 0
 
     cdef void apply_copy(self, Item* item) noexcept nogil:
-        """Store a copy for a mirror or source."""
+        """Store a copy for a mirror or source, unless the stream is sealed or already has the message."""
         cdef bint mirrored = item.kind == ITEM_MIRRORED
         cdef uint32_t size = item.size - (COPY_TAIL_SIZE if mirrored else 0)
         cdef uint64_t seq = 0
@@ -680,7 +689,7 @@ cdef class Replica(Sink):
             return
 
     def operation_steps(self, int64_t time_ns, bytes payload):
-        """Apply an operation in steps."""
+        """Apply an operation in steps, commit its changes, and settle its outcome."""
         cdef Stream stream = self.stream
         result = error = None
         try:
