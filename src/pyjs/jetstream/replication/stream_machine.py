@@ -86,7 +86,7 @@ class Owner(Protocol):
         """Open a failed or repaired replica again; with `failed`, pause first."""
 
     def hand_over(self, machine: StreamMachine, node: int = 0) -> None:
-        """Transfer the leadership to the replica on `node` (0: to the replica with the most complete log)."""
+        """If this node leads, transfer the leadership to the replica on `node` (0: on any other node)."""
 
     def regroup(self, machine: StreamMachine) -> None:
         """Change the members of the group to match the metadata, if this node leads the group."""

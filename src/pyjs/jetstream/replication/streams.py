@@ -136,7 +136,7 @@ class ReplicatedStreams:
         return stream_cluster(self._metadata.state, self._cluster, machine.assignment, status, account)
 
     def machines(self, account: str = "") -> list[StreamMachine]:
-        """Return the replicas of an account, or of all accounts."""
+        """Return the replicas of an account, or of all accounts if `account` is empty."""
         return [each for (name, _), each in self._machines.items() if account in ("", name)]
 
     def current_steps(self, stream: Stream) -> Steps:
