@@ -32,7 +32,7 @@ _EVENTS = {
 
 
 class ConsumerEvents:
-    """Queues and publishes the advisories and metrics of one consumer."""
+    """The advisories and metrics of one consumer, which are queued or published at once."""
 
     def __init__(self, account: Account, rng: Rng, stream: str, consumer: str, domain: str = "") -> None:
         self._account = account

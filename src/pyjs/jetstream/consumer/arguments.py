@@ -9,10 +9,12 @@ from pyjs.base.units import parse_duration_ns
 
 
 def read_delay_ns(argument: bytes) -> int:
-    """Return the delay in ns that follows "-NAK", given as JSON or as a duration, or -1 if there is none.
+    """Return the delay of a nak in ns, given as JSON or as a duration, or -1 if there is none or it is negative.
+
+    `argument` is the payload of the ack after "-NAK".
 
     Raises:
-        ValueError: the argument is neither JSON nor a duration.
+        ValueError: the argument is neither valid JSON nor a valid duration.
     """
     text = argument.strip()
     if not text:

@@ -70,7 +70,7 @@ cdef inline void wake_by(int64_t* best, int64_t at) noexcept nogil:
 
 
 cdef class Consumer(StreamConsumer):
-    """One consumer; see the header of this module."""
+    """A consumer of a stream, which delivers messages and tracks their acknowledgements."""
 
     def __init__(self, resources, config, str name, int64_t created_ns, file=None):
         changes = StateLog(file is not None)
@@ -170,7 +170,7 @@ cdef class Consumer(StreamConsumer):
         self.mark_dirty()
 
     def set_pause(self) -> None:
-        """Set the end of the pause, converted to the clock of deadlines."""
+        """Set the end of the pause from the configuration, converted from wall clock to the clock of deadlines."""
         cdef int64_t until = taken("pause_until", self.config.pause_until_ns or 0)      # Go's zero time is before 0
         self.paused_until = until - self.turn.skew if 0 < until < NEVER_NS else until
 
@@ -182,14 +182,14 @@ cdef class Consumer(StreamConsumer):
             self.mark_dirty()
 
     def tell_pause(self) -> None:
-        """Publish the advisory about the beginning or the end of a pause."""
+        """Queue the advisory about the beginning or the end of a pause."""
         until = as_json(self.config).get("pause_until", ZERO_TIME)
         self.events.note("pause", paused=self.paused_until > self.turn.now, pause_until=until)
 
     # -- life ------------------------------------------------------------------------------------------------------
 
     def begin(self, start, bint written=False) -> None:
-        """Set the cursor of a new consumer; with `written`, the consumer's file already has this state.
+        """Set the position of a new consumer, and write the state unless `written` is true.
 
         Raises:
             OSError, StoreFailed: the file could not be written.
@@ -223,7 +223,7 @@ cdef class Consumer(StreamConsumer):
             self.life = CLOSED
 
     def stop(self, str reason) -> None:
-        """Stop: answer waiting requests, remove all subscriptions.
+        """Stop the consumer: remove all its subscriptions, and end the waiting pull requests.
 
         `reason` is "deleted", "shutdown", "leadership" or "fault"; the state is written only for "shutdown".
         """
@@ -268,7 +268,10 @@ cdef class Consumer(StreamConsumer):
             raise
 
     def request_next(self, bytes reply, bytes body, bytes headers=b"") -> None:
-        """Queue a pull request, or answer it with a status."""
+        """Queue a pull request, or answer it with a status.
+
+        If the queue is full, a request with a heartbeat is dropped without an answer.
+        """
         if self.requests is None:
             self.refuse(reply, "409 Consumer is push based")
             return
@@ -323,31 +326,34 @@ cdef class Consumer(StreamConsumer):
             self.mark_dirty()
 
     def refuse(self, bytes reply, str text) -> None:
-        """Answer a request at once with a status."""
+        """Answer a request at once with the status `text`."""
         self.account.send(reply, b"", consumer_status.status(text))
 
     def sweep_waiting(self, bint at_end=False) -> None:
-        """End requests that expired or lost interest; with `at_end`, also those that do not wait for messages."""
+        """End pull requests that expired or lost interest, and send due heartbeats.
+
+        With `at_end`, also end requests that do not wait for messages.
+        """
         self.requests.sweep(self.turn.now, at_end, self.heartbeat)
 
     def heartbeat(self) -> bytes:
-        """Return a heartbeat status, with the last delivered sequences in it."""
+        """Return the status of an idle heartbeat, with the current position of the consumer."""
         return consumer_status.idle_heartbeat(self.acks.delivered_cseq, self.cursor.next_seq - 1, self.flow.reply)
 
     # -- push ------------------------------------------------------------------------------------------------------
 
     def note_interest(self) -> None:
-        """Note that subscriptions to the deliver subject may have changed; called by SUB and UNSUB."""
+        """Record that subscriptions to the deliver subject may have changed, after SUB or UNSUB."""
         self.push.changed = True
         self.mark_dirty()
 
     cdef void ask_flow(self) noexcept:
-        """Ask the subscriber for a confirmation, so that at most one window of bytes is unconfirmed."""
+        """Send a flow control request to the subscriber."""
         self.flow.ask(self.subjects.flow(random_token(self.rng, 4)))
         self.account.send(self.push.subject, b"", consumer_status.FLOW_CONTROL_REQUEST, self.flow.reply)
 
     def on_flow(self, request) -> None:
-        """Handle a confirmation: the confirmed bytes leave the window, and the window grows."""
+        """Handle the answer to a flow control request; with ack policy flow_control, it acknowledges messages."""
         if not self.flow.confirm(request.subject):
             return
         if self.ack_policy == ACK_FLOW:
@@ -399,7 +405,7 @@ cdef class Consumer(StreamConsumer):
             self.note_acknowledged(token.seq)
 
     cdef void ack_all(self, uint64_t seq, uint64_t cseq) noexcept nogil:
-        """Acknowledge everything up to `seq`."""
+        """Acknowledge all deliveries up to `seq`, except those that wait for their dead letters."""
         cdef uint32_t i = self.acks.pending.oldest
         cdef bint spares = self.acks.n_exhausted != 0 and self.letters is not None
         while self.is_asked() and i and self.acks.pending.entries[i].seq <= seq:
@@ -411,7 +417,7 @@ cdef class Consumer(StreamConsumer):
                     self.note_acknowledged(each)
 
     cdef bint rare_ack(self, Msg* m, Verb verb, AckToken* token, bytes argument) noexcept:
-        """Handle an ack with an argument; return whether it should be answered."""
+        """Handle a nak, a termination, or an ack with a pull request; return whether to answer it now."""
         try:
             if verb == VERB_NEXT:
                 self.take_ack(token)
@@ -432,7 +438,7 @@ cdef class Consumer(StreamConsumer):
             return False
 
     def nak(self, uint64_t seq, uint64_t cseq, uint64_t count, bytes argument) -> None:
-        """Queue a delivery for redelivery, at once or after the delay in `argument`."""
+        """Queue a pending delivery for redelivery, at once or after the delay in `argument`."""
         cdef int64_t delay_ns
         if not self.acks.pending.find(seq) or cseq <= self.acks.floor_cseq or cseq > self.acks.delivered_cseq + 1:
             return
@@ -445,7 +451,7 @@ cdef class Consumer(StreamConsumer):
         self.acks.nak(seq, self.turn.now + delay_ns if delay_ns >= 0 else 0)
 
     cdef void sample(self, AckToken* token) noexcept:
-        """Queue the metric of an ack, for the configured percentage of all acks."""
+        """Queue the metric of an ack, for a random sample with the configured percentage of acks."""
         cdef uint32_t i = self.acks.pending.find(token.seq)
         if i == 0 or (self.sample_percent < 100 and self.rng.below(100) >= self.sample_percent):
             return
@@ -459,7 +465,7 @@ cdef class Consumer(StreamConsumer):
             self.acknowledged.add(seq)
 
     cdef bint is_asked(self) noexcept nogil:
-        """Return whether the stream needs the acknowledged sequences; never during a replay."""
+        """Return whether the stream reads the acknowledged sequences; False during a replay."""
         return self.inbox is not None and self.inbox.asks
 
     cpdef list take_acknowledged(self, size_t most):
@@ -503,7 +509,10 @@ cdef class Consumer(StreamConsumer):
         return NO_DEMAND
 
     cdef Outcome deliver_again(self, uint32_t i, int64_t* budget) noexcept nogil:
-        """Redeliver a due message; give it up after max_deliver deliveries, acknowledge it if it was removed."""
+        """Redeliver a due message; return SENT, or why it was not sent.
+
+        Give it up after max_deliver deliveries, or acknowledge it if it was removed; then also return SENT.
+        """
         cdef Entry* e = &self.acks.pending.entries[i]
         cdef Outcome outcome
         cdef Record r
@@ -528,7 +537,7 @@ cdef class Consumer(StreamConsumer):
         return outcome
 
     cdef Outcome deliver_new(self, int64_t* budget) noexcept nogil:
-        """Deliver the next message that matches the filters."""
+        """Deliver the next message that matches the filters; return SENT, or why nothing was sent."""
         cdef Record r
         cdef Outcome outcome
         cdef uint64_t seq = self.cursor.find_some(), unread
@@ -556,12 +565,16 @@ cdef class Consumer(StreamConsumer):
         return self.hold(self.turn.now + JAMMED_NS) if self.turn.jammed else SENT
 
     cdef Outcome hold(self, int64_t until) noexcept nogil:
-        """Hold deliveries until `until`."""
+        """Hold deliveries until the time `until` (ns); return HELD."""
         self.pacing.hold_until = until
         return HELD
 
     cdef Outcome send(self, Record* r, uint32_t count, uint64_t unread, int64_t* budget) noexcept nogil:
-        """Send one message to the next request or the deliver subject."""
+        """Send one message to the next request or the deliver subject; return SENT, or why it was not sent.
+
+        `count` is the number of its deliveries including this one, and `unread` is num_pending after it. Subtract the
+        cost of the message from `budget`.
+        """
         cdef Msg m
         cdef Outcome outcome
         cdef int64_t size
@@ -580,7 +593,7 @@ cdef class Consumer(StreamConsumer):
         return outcome
 
     cdef Outcome send_push(self, Msg* m) noexcept nogil:
-        """Send a message to the deliver subject."""
+        """Send a message to the deliver subject; return SENT, or NOT_TAKEN if no client received it."""
         cdef int64_t size = <int64_t> self.push.length + m.reply_len + m.size
         if self.account.publish_to(self.push.text, self.push.length, m) == 0:
             self.push.bound = False
@@ -599,7 +612,7 @@ cdef class Consumer(StreamConsumer):
         self.events.note("max_deliver", stream_seq=seq, deliveries=count)
 
     cdef void lose(self, uint32_t i, str reason) noexcept:
-        """Acknowledge a delivery whose message was removed."""
+        """Acknowledge a delivery whose message was removed, and queue the advisory about its end."""
         cdef Entry* e = &self.acks.pending.entries[i]
         seq, cseq, count = e.seq, e.cseq, e.count
         self.acks.acknowledge(i)
@@ -610,7 +623,10 @@ cdef class Consumer(StreamConsumer):
     # -- the turn --------------------------------------------------------------------------------------------------
 
     cpdef void wake(self, uint64_t seq) noexcept:
-        """Queue the consumer for new messages; `seq`: the first possible match since its last search; 0: unknown."""
+        """Queue the consumer for the turn, since there may be new matching messages.
+
+        `seq` is the first sequence after the last search that may match, or 0 if it is unknown.
+        """
         self.mark_dirty()
         self.cursor.woken(seq)
 
@@ -743,7 +759,10 @@ cdef class Consumer(StreamConsumer):
             self.give_up(self.acks.pending.lists[<uint32_t> IN_EXHAUSTED].head)
 
     def is_abandoned(self) -> bool:
-        """Return whether the consumer was unused for inactive_threshold; an ack wait is a use of a pull consumer."""
+        """Return whether the consumer has been unused for inactive_threshold.
+
+        A pull consumer also counts as used while requests wait, or while deliveries wait for an ack.
+        """
         cdef int64_t now = self.turn.now, busy_until
         if self.push is not None:
             return not self.push.bound and now - self.push.unbound_at >= self.threshold
@@ -782,11 +801,11 @@ cdef class Consumer(StreamConsumer):
         self.mark_dirty()
 
     def summary(self) -> tuple:
-        """Return those parts of the state that a purge may change."""
+        """Return a tuple of the values in the state that a purge may change."""
         return self.cursor.next_seq, self.acks.floor_seq, self.acks.pending.count, self.acks.n_exhausted
 
     cpdef bint needs(self, uint64_t seq) noexcept:
-        """Return whether a message matches the filters and is unacknowledged; letters settle some above the floor."""
+        """Return whether message `seq` is in the stream, matches the filters, and is not acknowledged."""
         if not self.cursor.covers(seq):
             return False
         if seq >= self.cursor.next_seq or self.acks.is_unacknowledged(seq):
@@ -796,5 +815,5 @@ cdef class Consumer(StreamConsumer):
     # -- state -----------------------------------------------------------------------------------------------------
 
     def dump_state(self, pending=None) -> dict:
-        """Return the state for replay.pyx to restore; `pending`, if given, replaces the pending deliveries."""
+        """Return the state for replay.pyx as JSON values; `pending`, if given, replaces the pending deliveries."""
         return self.cursor.dump() | self.acks.dump(pending)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def know_pending(consumer: Consumer) -> Generator[None, None, None]:
-    """Count num_pending of a consumer in steps; return when it is known, or when the consumer was closed."""
+    """Count num_pending of a consumer in steps, until it is known or the consumer is closed."""
     while not consumer.closed and not consumer.cursor.count_some():
         yield
 
@@ -34,7 +34,10 @@ def consumer_info(
     config: bool = True,
     cluster: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return the ConsumerInfo; with `listed`, its metadata lacks the server's version."""
+    """Return the ConsumerInfo of a consumer as JSON values.
+
+    With `listed`, the metadata in its configuration lacks the server's version.
+    """
     acks, requests = consumer.acks, consumer.requests
     if requests is not None:
         consumer.sweep_waiting()

@@ -35,17 +35,17 @@ if TYPE_CHECKING:
 
         @property
         def deltas_size(self) -> int:
-            """Return the size in bytes of the deltas after the snapshot."""
+            """The size in bytes of the deltas after the snapshot."""
 
         def append(self, delta: bytes) -> None:
             """Append the changes of one turn."""
 
         @property
         def snapshot_size(self) -> int:
-            """Return the size of the snapshot in bytes."""
+            """The size of the snapshot in bytes."""
 
         def snapshot(self, data: bytes) -> None:
-            """Replace snapshot and deltas by a new snapshot, before returning."""
+            """Replace the snapshot and the deltas with a new snapshot, which is written when this returns."""
 
         def when_synced(self, done: Callable[[Exception | None], None]) -> None:
             """Call `done` with None when everything written so far is durable, or with the error."""
@@ -73,7 +73,7 @@ def check_version(state: dict[str, object]) -> None:
     """Refuse a snapshot of a newer version, so that nothing in it is ignored.
 
     Raises:
-        NewerState: its version is another one, or it has an unknown key.
+        NewerState: its version is unknown, or it has an unknown key.
         LookupError: it has no version.
     """
     if state["version"] != VERSION:
@@ -84,7 +84,7 @@ def check_version(state: dict[str, object]) -> None:
 
 
 def first_state(start: Start) -> bytes:
-    """Return the snapshot of a new consumer that starts at `start`."""
+    """Return the snapshot (JSON) of a new consumer that starts at `start`."""
     state = {
         "next_seq": start.seq,
         "delivered": [0, start.seq - 1],
@@ -98,7 +98,7 @@ def first_state(start: Start) -> bytes:
 
 
 def snapshot_of(consumer: Consumer) -> bytes:
-    """Return the snapshot of a consumer."""
+    """Return the snapshot (JSON) of a consumer."""
     # as text, since there may be many deliveries
     pending = orjson.Fragment(consumer.acks.pending.dump_json())
     return orjson.dumps({"version": VERSION, **consumer.dump_state(pending)})
@@ -111,7 +111,7 @@ def is_log_long(file: StateFile, pending: int) -> bool:
 
 
 class StateChange(Change):
-    """Writes a new generation of one consumer's state."""
+    """A change of files that writes a new generation of one consumer's state."""
 
     def __init__(self, state: NextState) -> None:
         self.path = state.directory

@@ -117,7 +117,7 @@ cdef class Replay:
                 self.exhausted(*numbers)
 
     def delivered(self, uint64_t seq, uint64_t cseq, uint64_t n, int64_t ts) -> None:
-        """Replay `n` consecutive first deliveries; only those whose messages may exist become pending."""
+        """Replay the first deliveries of `n` messages from `seq` on; only messages that may exist become pending."""
         cdef AckState acks = self.acks
         cdef DeliveryCursor cursor = self.cursor
         cdef uint64_t last = seq + n - 1, at = seq, first, end = min(last, cursor.catalogue.last_seq)
@@ -146,7 +146,7 @@ cdef class Replay:
             acks.floor_seq, acks.floor_cseq = acks.delivered_seq, acks.delivered_cseq
 
     def acked(self, uint64_t seq, uint64_t n) -> None:
-        """Replay `n` consecutive acks."""
+        """Replay acks of the `n` messages from `seq` on."""
         cdef AckState acks = self.acks
         cdef uint64_t last = seq + n - 1, at
         cdef uint32_t i
@@ -166,7 +166,7 @@ cdef class Replay:
                 acks.acknowledge(i)
 
     cdef int acked_exhausted(self, uint64_t seq, uint64_t last) except -1:
-        """Replay acks of exhausted messages."""
+        """Replay acks of the exhausted messages from `seq` to `last`."""
         cdef AckState acks = self.acks
         cdef uint64_t at
         self.count(min(last - seq + 1, <uint64_t> acks.n_exhausted))
@@ -185,7 +185,7 @@ cdef class Replay:
         return 0
 
     def acked_all(self, uint64_t seq, uint64_t cseq, bint spares=False) -> None:
-        """Replay an ack of all messages up to `seq`; if `spares`, not of those that wait for their dead letters."""
+        """Replay an ack of all messages up to `seq`; with `spares`, except those that wait for their dead letters."""
         if self.acks.ack_to(seq, cseq):
             if not spares:
                 self.acks.take_exhausted(seq)
@@ -193,18 +193,18 @@ cdef class Replay:
             self.acks.floor_cseq = cseq
 
     def redelivered(self, uint64_t seq, int64_t ts) -> None:
-        """Replay a redelivery."""
+        """Replay a redelivery at the time `ts` (ns)."""
         cdef uint32_t i = self.acks.pending.find(seq)
         self.acks.delivered_cseq += 1
         if i:
             self.acks.pending.sent_again(i, ts)
 
     def exhausted(self, uint64_t seq) -> None:
-        """Replay that a message became exhausted: it reached max_deliver without an ack."""
+        """Replay the end of a delivery that reached max_deliver without an ack."""
         if self.acks.pending.find(seq):
             self.acks.give_up(seq)
 
     def terminated(self, uint64_t seq, *reason) -> None:
-        """Replay the end of a delivery that a client terminated; `reason`: the client's text, as byte values."""
+        """Replay the end of a delivery that a client terminated; `reason` is the client's text as byte values."""
         if self.acks.pending.find(seq):
             self.acks.term(seq, bytes(reason))

@@ -39,7 +39,7 @@ def reset_seq(Consumer consumer not None, uint64_t wanted) -> int:
 
 
 def reset(Consumer consumer not None, uint64_t seq) -> None:
-    """Forget all deliveries, and deliver from `seq` on once the state is written."""
+    """Forget all deliveries, and set the position to sequence `seq`. The caller must write a snapshot."""
     consumer.cursor.reset(seq)
     consumer.acks.reset(seq)
     consumer.delivered_at = consumer.acked_at = 0

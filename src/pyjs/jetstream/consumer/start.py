@@ -35,7 +35,10 @@ class Start(NamedTuple):
 def select_start(
     config: ConsumerConfig, store: StreamStore, matches: StoreFilter, max_msgs_per_subject: int
 ) -> Generator[None, None, Start]:
-    """Return the start of a new consumer with `config`."""
+    """Return the start of a new consumer with `config`, in steps.
+
+    `matches` has the filters of the consumer; `max_msgs_per_subject` is the option of the stream.
+    """
     if config.deliver_policy == "last_per_subject" and max_msgs_per_subject != 1 and store.last_seq:
         search = LastSeqs(store.catalogue, matches)
         while not search.step(SEARCH_STEP):
@@ -84,7 +87,7 @@ def _wanted(config: ConsumerConfig, store: StreamStore, matches: StoreFilter) ->
 
 
 def _first_from(seq: int, store: StreamStore, matches: StoreFilter) -> Generator[None, None, int]:
-    """Return the sequence of the first match if no match can be before it, otherwise `seq`."""
+    """Return the first match in the stream if it is after `seq` and before the last message, otherwise `seq`."""
     if matches.all:
         return seq
     first = yield from searches.next_match(store.catalogue, store.first_seq, matches)

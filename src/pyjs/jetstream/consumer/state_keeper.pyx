@@ -32,12 +32,12 @@ cdef class StateKeeper:
         return self.state == REWRITING
 
     cdef bint wants_rewrite(self) noexcept:
-        """Return whether a snapshot is due, for which the consumer must stop."""
+        """Return whether a thread must write a snapshot, while the consumer waits."""
         return (self.changes.lost and self.file is not None and self.metadata is not None
                 and self.state != REWRITE_FAILED)
 
     cpdef bint record(self, consumer) except -1:
-        """Write the changes since the last call; return False if writing them failed."""
+        """Write the changes since the last call; return False if they were not written."""
         if self.file is None:
             return True
         if self.state == REWRITING:             # the server stops, without waiting for the snapshot
@@ -115,7 +115,7 @@ cdef class StateKeeper:
         self.waiting.append(done)
 
     def tell(self, failure) -> None:
-        """Call the callbacks that wait for the snapshot."""
+        """Call the callbacks that wait for the snapshot with `failure`, the error or None."""
         waiting, self.waiting = self.waiting, []
         for done in waiting:
             done(failure)

@@ -22,7 +22,7 @@ cdef class WakeTimer:
         self.timer = self.timers.at(due_ns, callback, owner)
 
     def fired(self) -> None:
-        """Note that the timer has fired."""
+        """Record that the timer has fired."""
         self.timer = None
 
     def cancel(self) -> None:

@@ -1,8 +1,8 @@
-"""Advisories of one server in a cluster about leaderships of the metadata and of streams, and about lost majorities.
+"""Advisories of one server in a cluster about new leaders, lost majorities and removed servers.
 
-The account of a stream gets the advisory. The system account gets it too, with the name of the account added. A new
-leader sends the first kind, and a leader that had to step down the second, each only if there is a subscriber. The
-leader of a consumer is the leader of its stream.
+The account of a stream gets the advisories about the stream. The system account gets them too, with the name of the
+account added. A new leader announces itself, and a leader that has lost its majority announces the loss. An advisory
+is sent only to accounts that have a subscriber. The leader of a consumer is the leader of its stream.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _consumers(stream: Stream) -> list[str]:
 
 
 class Announcer:
-    """Sends the advisories of one server."""
+    """The sender of one server's advisories about leaders, lost majorities and removed servers."""
 
     def __init__(self, member: MemberNode, host: Host) -> None:
         self._member = member
@@ -60,14 +60,14 @@ class Announcer:
         self._send(self._host.system_account, meta_leader(self._host.server_name, rows, name))
 
     def leads_stream(self, stream: Stream) -> None:
-        """Announce that this server has become the leader of a stream, and so of its consumers."""
+        """Send the advisories that this server has become the leader of a stream and of its replicated consumers."""
         leader = self._host.server_name
         self._tell(stream, lambda rows, of: stream_leader(stream.name, leader, rows, of))
         for name in _consumers(stream):
             self._tell_consumer_leader(stream, name)
 
     def leads_consumer(self, stream: Stream, name: str, config: ConsumerConfig) -> None:
-        """Send the advisory that this server leads a new consumer, since it leads the stream of the consumer."""
+        """Send the advisory that this server leads a new consumer, unless the consumer has one replica."""
         if config.num_replicas != 1:
             self._tell_consumer_leader(stream, name)
 
@@ -76,7 +76,10 @@ class Announcer:
         self._tell(stream, lambda rows, of: consumer_leader(stream.name, name, leader, rows, of))
 
     def lost_stream(self, stream: Stream) -> None:
-        """Send the advisory that a stream has lost its quorum, if that is why this server lost its leadership."""
+        """Send the advisories that a stream and its replicated consumers have lost their quorum.
+
+        Send nothing if a leader of the stream is known, or if more than half of the stream's servers are online.
+        """
         machine = None if self._member.replicated is None else self._member.replicated.machine_of(stream)
         if machine is None or machine.leader:
             return
@@ -95,13 +98,16 @@ class Announcer:
         self._send(self._host.system_account, removed)
 
     def _with_me(self, rows: Rows) -> Rows:
-        """Return `rows`, the rows of the other members, with a row for this server added."""
+        """Return `rows`, sorted by server name, with a row for this server added if there is none."""
         name = self._host.server_name
         mine = [{"name": name, "current": True, "active": 0, "peer": short_hash(name)}]
         return sorted([*rows, *([] if any(row["name"] == name for row in rows) else mine)], key=_name_in)
 
     def _tell(self, stream: Stream, make: Callable[[Rows, str], Advisory]) -> None:
-        """Send an advisory to the account of a stream, and to the system account with the name of that account."""
+        """Send an advisory to a stream's account and, with the name of this account added, to the system account.
+
+        Send nothing if there is no subscriber, or if the stream has been closed.
+        """
         account, system = stream.account, self._host.system_account
         js, subject = self._member.accounts.get(account.name), make([], "").subject.encode()
         is_heard = account.has_interest(subject) or (system is not None and system.has_interest(subject))

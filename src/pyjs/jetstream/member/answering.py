@@ -89,7 +89,7 @@ SHORT_NS = 100 * NS_PER_MS  # minimum time for which a request is held
 
 
 class Place(Enum):
-    """The server that answers a request."""
+    """The place where a request is answered, as far as this server can determine it."""
 
     HERE = "here"
     ELSEWHERE = "elsewhere"
@@ -98,7 +98,7 @@ class Place(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """A request that this server leaves to another server."""
+    """A request that this server has left to another server to answer."""
 
     at_ns: int
     node: int  # number of the server that should answer
@@ -109,12 +109,12 @@ class Left:
 
     @property
     def size(self) -> int:
-        """The memory of the request, in bytes."""
+        """The size of the request, in bytes."""
         return _size_of(self.request)
 
 
 class Desk:
-    """Decides which requests this server answers."""
+    """The dispatcher of one server's API requests: it answers, holds, forwards or ignores each one."""
 
     def __init__(
         self,
@@ -128,7 +128,7 @@ class Desk:
         questions: Questions,
         reached: Callable[[], set[int]],
     ) -> None:
-        """`reached` returns the servers that get the messages of this server's clients now."""
+        """Create the dispatcher. `reached` returns the servers that get the messages of this server's clients."""
         self._node = node
         self._tell = tell
         self._reached = reached
@@ -154,7 +154,10 @@ class Desk:
     def handle(
         self, router: Router, request: Request, endpoint: Endpoint, args: tuple[str, ...]
     ) -> Iterator[Step] | None:
-        """Return the steps that answer a request, or None if another server answers it."""
+        """Return the steps that answer a request, or None if this server has nothing more to do.
+
+        If it is not known yet which server answers, the steps wait until it is known.
+        """
         place = self._place(router, endpoint, args)
         if endpoint.leaderless is not None and not self._leads_here(router, endpoint, args):
             return self._look(router, request, endpoint, args, place)
@@ -170,7 +173,7 @@ class Desk:
     # -- servers that come -------------------------------------------------------------------------------------
 
     def _lacking(self, router: Router, endpoint: Endpoint, args: tuple[str, ...]) -> set[int]:
-        """Return the other servers that may have to answer a request."""
+        """Return the numbers of the other servers that may have to answer a request."""
         nodes = {self._machine.leader}
         stream = self._machine.state.stream(router.account.name, args[0]) if args else None
         if stream is not None and endpoint.words not in META:
@@ -178,7 +181,7 @@ class Desk:
         return nodes - {0, self._node}
 
     def _forward(self, router: Router, request: Request, nodes: set[int]) -> None:
-        """Send a request to servers that may have to answer it and have not received it."""
+        """Send a request to the servers `nodes`, which have not received it as a message."""
         subject = request.subject.decode("utf-8", "replace")
         for node in nodes:
             parts = subject, request.reply, request.headers or b"", request.payload
@@ -187,7 +190,10 @@ class Desk:
     def _forward_steps(
         self, router: Router, request: Request, endpoint: Endpoint, args: tuple[str, ...], reached: set[int]
     ) -> Generator[Step, None, None]:
-        """Send a request to the servers that may have to answer it and have not received it, as they connect."""
+        """Send a request to each server that may have to answer it and is not in `reached`, once it is online.
+
+        Servers that do not come online within OFFLINE_NS do not get the request.
+        """
         is_ready = lambda: self._machine.leader and self._keeper.is_caught_up  # noqa: E731
         yield from self._waiters.until(is_ready, FIRST_NS)
         left, deadline_ns = self._lacking(router, endpoint, args) - reached, self._turn.now + OFFLINE_NS
@@ -201,7 +207,7 @@ class Desk:
             )
 
     def forwarded(self, router: Router, note: Forwarded) -> Generator[Step, None, None]:
-        """Handle a request that the server of its client has forwarded; it may also arrive as a message."""
+        """Handle a request that the server of its client has forwarded, unless this server has taken it already."""
         tokens = tuple(note.subject.split("."))
         found = router.find(tokens[tokens.index("API") + 1 :]) if "API" in tokens else None
         request = Request(_nothing, note.subject.encode(), note.reply, note.headers, note.payload)
@@ -217,7 +223,10 @@ class Desk:
     # -- leaders that are lost ---------------------------------------------------------------------------------
 
     def _leave(self, router: Router, request: Request, endpoint: Endpoint, args: tuple[str, ...]) -> None:
-        """Remember a request that is left to a leader."""
+        """Remember a request that is left to a known leader and has a reply subject.
+
+        The oldest requests are forgotten after LEFT_NS, or when there are too many.
+        """
         node, left = self._leader_for(router, endpoint, args), self._left
         if node and request.reply:
             left.append(Left(self._turn.now, node, router, request, endpoint, args))
@@ -227,7 +236,7 @@ class Desk:
             self._left_size -= left.popleft().size
 
     def _leader_for(self, router: Router, endpoint: Endpoint, args: tuple[str, ...]) -> int:
-        """Return the leader that answers a request; 0: none, or it is unknown here."""
+        """Return the number of the leader that should answer a request, or 0 if no leader is known."""
         stream = None
         if router.js is not None and args and endpoint.words not in META:
             stream = self._machine.state.stream(router.account.name, args[0])
@@ -237,7 +246,11 @@ class Desk:
         return 0 if opened is None or replicated is None else replicated.leader_of(opened)
 
     def lost(self, node: int, quiet_ns: int) -> None:
-        """Handle the requests left to a server that does not answer any more; its last message is `quiet_ns` old."""
+        """Handle the requests that were left to the server `node`, which no longer responds.
+
+        `quiet_ns` is the time since the last bytes from that server. Requests that were left to it within this time,
+        or within BEAT_NS if that is longer, are answered or refused. All others are dropped.
+        """
         since_ns = self._turn.now - max(quiet_ns, BEAT_NS)
         lost = [left for left in self._left if left.node == node and left.at_ns >= since_ns]
         last = {left.args[:1]: left for left in lost if left.endpoint.changes}
@@ -249,9 +262,9 @@ class Desk:
     def _again(self, left: Left, *, is_last: bool) -> Generator[Step, None, None]:
         """Answer a request that was left to a lost leader, if this server is the next leader.
 
-        The server of the client refuses changes other than creations. It also refuses a creation if a later change of
-        the same stream is known (`is_last` is false): the lost leader may have made both changes, and repeating the
-        creation would undo the later one.
+        The server of the client refuses the request if no next leader is known within HOLD_NS. It also refuses
+        changes other than creations, and a creation if a later change of the same stream is known (`is_last` is
+        false): the lost leader may have made both changes, and repeating the creation would undo the later one.
         """
         router, request, endpoint, args = left.router, left.request, left.endpoint, left.args
 
@@ -270,14 +283,18 @@ class Desk:
     # -- streams without a leader ------------------------------------------------------------------------------
 
     def _leads_here(self, router: Router, endpoint: Endpoint, args: tuple[str, ...]) -> bool:
-        """Return whether this server answers a request: it leads the stream, or the account has no JetStream."""
+        """Return whether this server answers a request without refusing it; True if the account has no JetStream."""
         is_here = self._place(router, endpoint, args) is Place.HERE
         return router.js is None or (is_here and self._refusal(router, endpoint, args) is None)
 
     def _look(
         self, router: Router, request: Request, endpoint: Endpoint, args: tuple[str, ...], place: Place
     ) -> Iterator[Step] | None:
-        """Return the steps that answer a request on the server of its client; None: another server, or too busy."""
+        """Return the steps that answer a request even if its stream has no leader, or None if there are none.
+
+        Only the server of the client takes these steps, for up to EXPLAINED_MAX requests at a time. Beyond that, it
+        refuses the request if no leader is known.
+        """
         if not _is_of_client(request):
             return None
         if self._explained < EXPLAINED_MAX:
@@ -289,7 +306,7 @@ class Desk:
     def _explain(
         self, router: Router, request: Request, endpoint: Endpoint, args: tuple[str, ...]
     ) -> Generator[Step, None, None]:
-        """Answer a request if no leader takes it within LEADER_NS."""
+        """Answer a request, unless another server takes it within LEADER_NS."""
         from pyjs.jetstream.api.endpoint import ApiCall  # imported with the first request
 
         assert router.js is not None
@@ -309,7 +326,7 @@ class Desk:
     def _taken_views(
         self, router: Router, request: Request, endpoint: Endpoint, args: tuple[str, ...]
     ) -> Generator[Step, None, list[dict[str, Any]] | None]:
-        """Return the views of the servers of a stream, once this server must answer; None: a leader answers."""
+        """Return the views of a stream's servers when this server must answer, or None if another server answers."""
         deadline_ns, views, looks = self._turn.now + LEADER_NS, [], 0
         while not self._leads_here(router, endpoint, args):
             stream = self._machine.state.stream(router.account.name, args[0])
@@ -333,7 +350,7 @@ class Desk:
     def _work(
         self, router: Router, request: Request, endpoint: Endpoint, args: tuple[str, ...]
     ) -> Iterator[Step] | None:
-        """Return the steps that answer a request; None: another server passed it on too, so it is being answered."""
+        """Return the steps that answer or refuse a request, or None if another server has also passed it on."""
         if self._passed.remove(request):
             return None
         self._taken.add(request)
@@ -342,7 +359,10 @@ class Desk:
         return router.work(request, self._requests.endpoints.of(endpoint), args)
 
     def _refusal(self, router: Router, endpoint: Endpoint, args: tuple[str, ...]) -> ApiError | None:
-        """Return the error if all servers of a stream are away, or the stream is offline here; otherwise None."""
+        """Return the error for a request about a stream that is offline, or None if the stream is not offline.
+
+        A stream is offline if none of its servers responds, or if this server does not support its configuration.
+        """
         if router.js is None or endpoint.words in META or not args:
             return None
         stream = self._machine.state.stream(router.account.name, args[0])
@@ -355,13 +375,13 @@ class Desk:
         return errcodes.STREAM_OFFLINE_REASON.error(err=reason) if reason else None
 
     def _is_away(self, stream: Assignment) -> bool:
-        """Return whether no server of a stream answers."""
+        """Return whether all servers of a stream are offline."""
         return self._node not in stream.nodes and self._questions.are_away(stream.nodes)
 
     def _refuse_steps(
         self, router: Router, request: Request, endpoint: Endpoint, args: tuple[str, ...]
     ) -> Generator[Step, None, None]:
-        """Refuse a request; or pass it on, if a server of its stream returns within OFFLINE_NS."""
+        """Refuse a request about an offline stream, or pass it on if the stream is available within OFFLINE_NS."""
         refusal = partial(self._refusal, router, endpoint, args)
         error, lost = refusal(), LeaderChanged()
         is_back = yield from self._hold(request, lambda: refusal() is None, OFFLINE_NS)
@@ -371,7 +391,10 @@ class Desk:
     def _later(
         self, router: Router, request: Request, endpoint: Endpoint, args: tuple[str, ...]
     ) -> Iterator[Step]:
-        """Answer a request once the answering server is known, if it is this one."""
+        """Wait until the answering server of a request is known, and answer the request if it is this server.
+
+        The server of the client refuses the request if too many requests wait, or if no leader appears in time.
+        """
         place = partial(self._place, router, endpoint, args)
         if request.session is not None and not self._has_room(request):
             router.refuse(request, endpoint, errcodes.CLUSTER_NOT_AVAILABLE.detailed(TOO_MANY))
@@ -393,10 +416,10 @@ class Desk:
         args: tuple[str, ...],
         error: LeaderChanged,
     ) -> Generator[Step, None, bool]:
-        """Pass a request on to the leader of a stream.
+        """Pass a request on to the leader of its stream, or answer it if this server leads again.
 
-        Return False if no leader appears in time, or if the request may have taken effect already and must not be
-        repeated.
+        Return False if no leader appears in time, if the request was passed on too often, or if it may have taken
+        effect already and must not be repeated.
         """
         if router.js is None or (endpoint.changes and error.is_unknown and endpoint.words not in REPEATABLE):
             return False
@@ -433,7 +456,10 @@ class Desk:
         return True
 
     def _send_on(self, router: Router, request: Request, endpoint: Endpoint, name: str) -> bool:
-        """Send a request to the leader of its stream, or to another server of it; return False if there is none."""
+        """Send a request to the leader of its stream or, if no leader is known, to another server of the stream.
+
+        Return False if there is no such server.
+        """
         assert router.js is not None
         stream = self._machine.state.stream(router.account.name, name)
         opened, replicated = router.js.streams.get(name), router.js.shared.replicated
@@ -449,7 +475,10 @@ class Desk:
         return True
 
     def passed(self, router: Router, order: Order) -> Generator[Step, None, None]:
-        """Answer a request that another server has passed on, unless this server got it from the client too."""
+        """Answer a request that another server has passed on, or pass it on again if this server does not lead.
+
+        Do nothing if this server has already taken the request. Refuse it if no leader appears in time.
+        """
         tokens, words = order.subject.split("."), tuple(order.words.split("."))
         from pyjs.jetstream.api.router import ENDPOINT_BY_WORDS  # imported with the first request
 
@@ -470,7 +499,7 @@ class Desk:
     def _is_taken(
         self, router: Router, request: Request, endpoint: Endpoint, args: tuple[str, ...]
     ) -> Generator[Step, None, bool]:
-        """Return whether another server, as the former leader, has answered a request or will pass it on."""
+        """Return whether another server of the stream has taken a request; False if it has no reply subject."""
         stream = self._machine.state.stream(router.account.name, args[0]) if args else None
         if stream is None or endpoint.words in META or not request.reply:
             return False
@@ -478,15 +507,15 @@ class Desk:
         return (yield from self._questions.is_taken(stream.account, others, request))
 
     def _has_room(self, request: Request) -> bool:
-        """Return whether a further request can be held."""
+        """Return whether a request can be held within the limits HELD_MAX and HELD_SIZE."""
         return self._held < HELD_MAX and self._held_size + _size_of(request) <= HELD_SIZE
 
     def _hold(
         self, request: Request, is_known: Callable[[], bool], wait_ns: int = 0
     ) -> Generator[Step, None, bool]:
-        """Wait until the answering server is known; return False if it stays unknown, or there is no room.
+        """Wait until `is_known` returns True; return False after `wait_ns`, or at once if too many requests are held.
 
-        Without `wait_ns`, wait until the leader of the metadata has been missing for HOLD_NS.
+        If `wait_ns` is 0, the wait ends when the metadata has had no leader for HOLD_NS (FIRST_NS after a start).
         """
         if not self._has_room(request):
             return False
@@ -539,9 +568,9 @@ def _is_of_client(request: Request) -> bool:
 
 
 def _size_of(request: Request) -> int:
-    """Return the memory of a request, in bytes."""
+    """Return the size of a request's subject, reply subject, headers and payload, in bytes."""
     return sum(map(len, (request.subject, request.reply, request.headers or b"", request.payload)))
 
 
 def _nothing(request: Request) -> None:
-    """Do nothing; the request came from another server and has no sender here."""
+    """Do nothing: the request came from another server, so no session of this server has sent it."""

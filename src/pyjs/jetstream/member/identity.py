@@ -28,10 +28,10 @@ class StoreIdentity:
     """The identity of one store, whose directory must exist."""
 
     def __init__(self, disk: Disk, root: str, log: Log, rng: Rng) -> None:
-        """Read the file, or write it if the store is new.
+        """Read the identity from its file, or write a file with a new number if there is none.
 
         Raises:
-            CorruptRecord: both copies are damaged.
+            CorruptRecord: both copies are damaged, or a value is missing or invalid.
             UnknownFormat: a newer server wrote the file.
             OSError: the file cannot be read or written.
         """
@@ -58,7 +58,7 @@ class StoreIdentity:
         self.adopted = Membership(members) if members else None
 
     def adopt(self, membership: Membership) -> None:
-        """Store the first members, which are then durable; may be called only once. Raises OSError."""
+        """Store the first members durably. The store must not have adopted any yet. Raises OSError."""
         assert self.adopted is None
         self.adopted = membership
         self._save()
@@ -70,7 +70,7 @@ class StoreIdentity:
             self._save()
 
     def renew(self, rng: Rng) -> None:
-        """Draw another number, because the store is new, or its log of the group is lost. Raises OSError."""
+        """Replace the number of the store with a new random number, and write the file. Raises OSError."""
         self.store = int.from_bytes(rng.randbytes(8), "little")
         self._save()
 

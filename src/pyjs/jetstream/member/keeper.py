@@ -52,7 +52,7 @@ class Key(NamedTuple):
 
 
 class Keeper:
-    """Opens, changes and removes the streams of one server."""
+    """The component that opens, changes and removes the streams of one server as the metadata requires."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class Keeper:
         self.failures: dict[Key, ApiError] = {}
 
     def begin(self) -> None:
-        """Start working. All entries committed before the start of the server must have been applied."""
+        """Start to process streams. All entries committed before the start of the server must have been applied."""
         for account, js in self.accounts.items():
             for name in js.streams:
                 stream = self._machine.state.stream(account, name)
@@ -98,12 +98,12 @@ class Keeper:
         self._waiters.notify()
 
     def is_settled(self, key: Key) -> bool:
-        """Return whether the stream matches the metadata, or an attempt to change it has failed."""
+        """Return whether a stream matches the metadata, or the last attempt to make it match has failed."""
         self.take(self._machine.changes)
         return self.is_caught_up and key not in self._busy and key not in self._due
 
     def trouble(self, account: str, name: str) -> str:
-        """Return the error of the last attempt to make a stream match the metadata; "": no error."""
+        """Return the error text of the last attempt to make a stream match the metadata, or "" if there is none."""
         return self._failed_last.get(Key(account, name), "")
 
     def is_idle(self) -> bool:
@@ -112,7 +112,7 @@ class Keeper:
         return self.is_caught_up and not (self._due or self._busy or self._again)
 
     def take(self, changes: list[Change]) -> None:
-        """Mark the changed streams, and drain the list."""
+        """Mark the streams in `changes` for processing, and clear the list."""
         for change in changes:
             if isinstance(change, StreamChange):
                 self._mark(change)
@@ -153,14 +153,14 @@ class Keeper:
         return next(iter(self._again.values()), 0)
 
     def _try_again(self) -> None:
-        """Mark the failed streams whose retry is due."""
+        """Mark for processing the failed streams whose retry is due."""
         while self._again and self._next_again_ns() <= self._turn.now:
             key = next(iter(self._again))
             del self._again[key]
             self._due[key] = None
 
     def _pass(self) -> Generator[Step, None, None]:
-        """Start a chore for each due stream."""
+        """Start a chore for each due stream that has none, and wait while BUSY_MAX chores run."""
         for key in list(self._due):
             if key in self._busy:
                 continue  # the stream is examined again after the running chore
@@ -186,7 +186,7 @@ class Keeper:
         self._waiters.notify()
 
     def _tell_built(self, key: Key, *, is_there: bool) -> None:
-        """Report to the leader of the metadata whether a stream that was built from an archive is open."""
+        """Report to the metadata leader whether a stream is open, if this server has built it from an archive."""
         stream = self._machine.state.stream(*key)
         if stream is not None and stream.is_built and stream.first_node == self._node:
             self._losses.opened(stream, is_there=is_there)
@@ -244,7 +244,10 @@ class Keeper:
             yield from streams.update(js, wanted.config)
 
     def _remove(self, js: JetStream, key: Key, wanted: Assignment | None) -> Generator[Step, None, None]:
-        """Remove a stream that an entry has removed; report any other stored stream."""
+        """Remove a stream that entries have removed from this server.
+
+        A stored stream that is not in the metadata, and that no entry has removed, is only logged.
+        """
         replicated = js.shared.replicated
         gone = [(each, old) for each, old in self._removed.items() if each[0] == key]
         for each, old in gone:
@@ -260,10 +263,10 @@ class Keeper:
             self._report_strange(key)
 
     def _stale(self, js: JetStream, old: Assignment, wanted: Assignment | None) -> Assignment | None:
-        """Return the part of a removed assignment to delete on this server; None if its stream is assigned here.
+        """Return the assignment whose replica must be deleted on this server, or None if there is nothing to delete.
 
-        Entries are applied again at a start. Since the removal, the stream may have been assigned to this server
-        again.
+        Entries are applied again at a start, so the stream may have been assigned to this server again after the
+        removal.
         """
         if wanted is None or old.created_ns != wanted.created_ns:
             return old
@@ -302,7 +305,11 @@ class Keeper:
             yield from streams.delete(js, key.name)
 
     def _replicate(self, js: JetStream, key: Key, wanted: Assignment) -> Generator[Step, None, None]:
-        """Open the replica of a stream, or apply a change to it."""
+        """Open the replica of a stream, or apply a changed assignment to it.
+
+        Raises:
+            ReplicaLost: the replica must return as a new peer. This is reported to the leader of the metadata.
+        """
         replicated = js.shared.replicated
         errcodes.STREAM_CREATE.raise_if(replicated is None, err="this server has no replicated streams")
         assert replicated is not None

@@ -45,7 +45,7 @@ class Losses:
         self.log: NodeLog | None = None  # set when the log is recovered
 
     def add(self, stream: Assignment) -> None:
-        """Add a replica that cannot be opened because the log may have lost it."""
+        """Report that the log may have lost votes or entries of this server's replica of a stream."""
         self._found[stream.group] = stream
         self._waiters.notify()
 
@@ -60,12 +60,12 @@ class Losses:
         self._waiters.notify()
 
     def is_ahead(self, stream: Assignment) -> bool:
-        """Return whether, after damage, the log has a newer incarnation of a replica than the metadata has."""
+        """Return whether the log has a newer incarnation of this server's replica than the metadata has."""
         stored = None if self.log is None else self.log.groups.get(stream.group)
         return stored is not None and incarnation_of(stored.peer) > stream.incarnation_on(self._node)
 
     def tell_steps(self) -> Generator[Step, None, None]:
-        """Repeat the reports to the leader of the metadata until it has changed the streams; never ends."""
+        """Send each report to the leader of the metadata repeatedly until the metadata reflects it; never ends."""
         while True:
             yield from self._waiters.until(lambda: self._machine.leader and self._all)
             for stream in self._present(self._found):
@@ -93,14 +93,14 @@ class Losses:
         return not now or any(told.get(group) != each for group, each in now.items())
 
     def _present(self, streams: dict[int, Assignment]) -> list[Assignment]:
-        """Return the streams that the metadata has not changed since they were added here; forget the others."""
+        """Remove from `streams` those that the metadata has changed since they were added, and return the others."""
         for group, stream in list(streams.items()):
             if self._machine.state.stream(stream.account, stream.name) != stream:
                 del streams[group]
         return list(streams.values())
 
     def doubt_steps(self, is_idle: Callable[[], bool]) -> Generator[Step, None, None]:
-        """End the doubt of the log when it has every replica of this server and no stream has work left."""
+        """Wait until the log has every replica of this server and no stream has work left; then end its doubt."""
         log = self.log
         if log is None or not log.lost_unknown:
             return
@@ -108,7 +108,7 @@ class Losses:
         log.end_doubt()
 
     def _are_known(self, log: NodeLog) -> bool:
-        """Return whether the log has every replica that the metadata assigns to this server."""
+        """Return whether the log has the group of every replicated stream that is assigned to this server."""
         return all(
             stream.group in log.groups
             for stream in self._machine.state.streams()

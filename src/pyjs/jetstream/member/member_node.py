@@ -69,29 +69,29 @@ AGAIN_NS = 50 * NS_PER_MS  # pause if the confirmation cannot be requested now
 
 
 class Carrier(Peers, Interests, Protocol):
-    """Sends batches and notes to the other servers: cluster.replication.Replication."""
+    """The connections to the other servers, for batches and notes: cluster.replication.Replication."""
 
     def send_note(self, node: int, note: bytes) -> None:
         """Send a note, or drop it if there is no connection."""
 
     def begin(self, consensus: MemberNode, notes: MemberNode) -> None:
-        """Pass batches to `consensus` and notes to `notes`; called before the first connection."""
+        """Pass received batches to `consensus` and received notes to `notes`; called before the first connection."""
 
     def own_routes(self) -> int:
         """Return the number of configured routes that lead to this server itself."""
 
     def hold_messages(self, is_awaited: Callable[[str, bytes], bool]) -> None:
-        """Hold a message without a receiver if `is_awaited` returns True for its account and subject."""
+        """Hold each message that has no receiver if `is_awaited(account, subject)` returns True."""
 
     def quiet_ns(self, node: int) -> int:
-        """Return the time since the last bytes from a server, or 0 if it is unknown."""
+        """Return the time in ns since the last bytes from a server, or 0 if it is unknown."""
 
     def reached(self) -> set[int]:
-        """Return the servers that get the messages of this server's clients: their subscriptions are known."""
+        """Return the numbers of the servers that get messages from here, because their subscriptions are known."""
 
 
 class MemberNode:
-    """Owns the log, the consensus and the metadata of one server, and starts and ends them."""
+    """One server as a member of a JetStream cluster: the owner of its log, its consensus and its metadata."""
 
     log_file_size = FILE_SIZE  # tests use smaller files
 
@@ -237,7 +237,7 @@ class MemberNode:
             self._turn.go_on(steps)
 
     def trouble(self, stream: Assignment) -> str:
-        """Return why a stream of this server differs from the metadata; "": no reason is known."""
+        """Return the error that keeps a stream of this server from matching the metadata, or "" if there is none."""
         return self._keeper.trouble(stream.account, stream.name)
 
     @property
@@ -246,7 +246,7 @@ class MemberNode:
         return self._keeper.is_caught_up
 
     def sync_log(self) -> None:
-        """Sync the log to disk whenever the streams are synced.
+        """Begin to sync the log. Call this whenever the streams are synced.
 
         Otherwise an entry could be lost although its effects are durable.
         """
@@ -259,7 +259,7 @@ class MemberNode:
         return self._log is not None and self._log.is_syncing
 
     def leave_steps(self, pause: Callable[[], None]) -> Generator[Step, None, None]:
-        """Transfer all leaderships; `pause` is called when the clients of this server must wait for that.
+        """Transfer all leaderships of this server; `pause` is called to make the clients of this server wait.
 
         This takes some milliseconds, or some seconds if no other server can lead.
         """
@@ -303,7 +303,7 @@ class MemberNode:
         return not (found.config.subjects and self._has_interest(account, found.config.subjects[0]))
 
     def _may_come(self, stream: Assignment) -> bool:
-        """Return whether a stream without a leader may get one soon; a single replica may be moving."""
+        """Return whether a stream may get a leader soon: it has several replicas, or one of its servers is online."""
         return stream.config.num_replicas > 1 or not self.are_away(stream.nodes)
 
     def _has_interest(self, account: str, subject: str) -> bool:
@@ -316,7 +316,7 @@ class MemberNode:
             self.consensus.stop()
 
     def stop(self) -> None:
-        """Close the log; the streams are closed already."""
+        """Close the log, unless a thread uses it. The streams must be closed already."""
         self.begin_stop()
         log, self._log = self._log, None
         if log is not None and not log.is_syncing:
@@ -350,7 +350,7 @@ class MemberNode:
         return (yield from self.waiters.until(lambda: reached, READ_NS if is_asked else AGAIN_NS))
 
     def end_turn(self) -> None:
-        """Announce gained and lost leaderships of this server, and wake the chores that wait for a leader."""
+        """Announce the leaderships that this server has gained or lost, and report its lost replicas."""
         if self.machine.leads != self._led_metadata:
             self._led_metadata = self.machine.leads
             if self._led_metadata:
@@ -376,7 +376,9 @@ class MemberNode:
     # -- proposals ---------------------------------------------------------------------------------------------
 
     def propose(self, entry: Entry) -> Generator[Step, None, Applied | None]:
-        """Propose an entry of the metadata and return its result; None: unknown, or this server does not lead.
+        """Propose an entry of the metadata, and wait for its result.
+
+        Return the result, or None if it is unknown or this server does not lead.
 
         Raises:
             BadRow: no server would accept the entry.
@@ -394,8 +396,8 @@ class MemberNode:
     def meet(self) -> Generator[Step, None, None]:
         """Wait until all members of the metadata group are online and have described themselves, up to MEET_NS.
 
-        The time begins with the election. Without this, a stream that is created right after the start of all servers
-        could be refused for too few servers.
+        The time is measured from the election of this server. Without this wait, a stream that is created right after
+        the start of all servers could be refused for too few servers.
         """
         wait_ns = self.machine.leads_since_ns + MEET_NS - self._turn.now
         if wait_ns > 0:
@@ -413,7 +415,7 @@ class MemberNode:
             self.consensus.transfer(group, node)
 
     def missing(self, group: int) -> str:
-        """Return the names of the servers for whose answer a group in doubt waits; "": it does not wait."""
+        """Return the names of the servers for whose answers a group in doubt waits, or "" if it does not wait."""
         nodes = [] if self.consensus is None else self.consensus.doubts.missing(group, self._turn.now)
         return ", ".join(map(self._told_missing, nodes))
 
@@ -439,7 +441,7 @@ class MemberNode:
         self._carrier.send_note(node, notes.encode(note))
 
     def _tell_leader(self, note: notes.Loss | notes.Ended | notes.Opened) -> None:
-        """Send a report about a replica or group to the leader of the metadata, which may be this server."""
+        """Send a report to the leader of the metadata. If this server leads, propose the entry for the report."""
         if not self.machine.leads:
             self.tell(self.machine.leader, note)
             return
@@ -466,12 +468,12 @@ class MemberNode:
         return self._turn
 
     def receive(self, node: int, data: bytes) -> None:
-        """Handle a batch of replicated groups. Raises ValueError if it is damaged."""
+        """Handle a batch of replicated groups from the server `node`. Raises ValueError if it is damaged."""
         assert self.replicated is not None
         self.replicated.receive(node, data)
 
     def take_note(self, node: int, data: bytes) -> None:
-        """Handle a note from another server. Raises ValueError if it is damaged."""
+        """Handle a note from the server `node`. Raises ValueError if it is damaged."""
         try:
             note = notes.decode(data)
         except BadRow as error:
@@ -505,7 +507,7 @@ class MemberNode:
             self.questions.came(note)
 
     def _take_order(self, order: notes.Order) -> None:
-        """Carry out an order: build a stream from an archive, or answer a request whose stream this server has."""
+        """Carry out an order: build a stream from an archive, or answer the request in the order."""
         if order.words == WORDS:
             self.restores.begin(order)
         elif order.words in PASSED_ON:
@@ -521,7 +523,7 @@ class MemberNode:
         return None if js is None else Router(js.account, js.shared, js)
 
     def node_silent(self, node: int) -> None:
-        """Note that a server does not answer."""
+        """Record that a server no longer responds."""
         assert self.replicated is not None
         if node in self.online:
             self.desk.lost(node, self._carrier.quiet_ns(node))
@@ -531,7 +533,7 @@ class MemberNode:
         self.waiters.notify()
 
     def node_heard(self, node: int) -> None:
-        """Note that a server answers."""
+        """Record that a server responds."""
         assert self.replicated is not None
         self.online.add(node)
         self.machine.met_server()
@@ -542,11 +544,11 @@ class MemberNode:
     # -- reports -----------------------------------------------------------------------------------------------
 
     def are_away(self, nodes: tuple[int, ...]) -> bool:
-        """Return whether none of these servers answers."""
+        """Return whether all servers in `nodes` are offline; this server counts as online."""
         return self.node not in nodes and self.questions.are_away(nodes)
 
     def report_of(self, stream: Assignment, node: int) -> Generator[Step, None, dict[str, Any]]:
-        """Return the report of the server `node` about a stream; {} if the server does not answer in time."""
+        """Return the report of the server `node` about a stream, or {} if the server does not send one in time."""
         js = self.accounts.get(stream.account)
         if node == self.node and js is not None:
             found = [(yield from streams_report(js, (stream.name,)))]
@@ -556,19 +558,22 @@ class MemberNode:
         return next((each[stream.name] for each in found if stream.name in each), {})
 
     def members_of(self, stream: Assignment, node: int) -> Generator[Step, None, list[int]]:
-        """Return the servers in the group of a stream, as the server `node` knows them."""
+        """Return the numbers of the servers in a stream's group, as reported by the server `node`.
+
+        The list is empty if that server does not answer.
+        """
         js = self.accounts.get(stream.account)
         if node == self.node and js is not None:
             return members_of(js, stream.name)
         return (yield from self.questions.members(stream.account, stream.name, node))
 
     def assigned_here(self, account: str = "", stream: str = "") -> list[Assignment]:
-        """Return the streams that the metadata has on this server: all, those of an account, or one."""
+        """Return the streams assigned to this server, or only those of `account` or with the name `stream`."""
         found = self.machine.state.streams() if not account else self.machine.state.accounts.get(account, ())
         return [each for each in found if self.node in each.nodes and stream in ("", each.name)]
 
     def meta_status(self) -> GroupStatus | None:
-        """Return the status of the metadata group on this server, or None if it is not open."""
+        """Return the status of the metadata group on this server, or None if the group is not open."""
         return self.status_of(self.meta_group) if self.meta_group else None
 
     @property
@@ -577,7 +582,7 @@ class MemberNode:
         return 0 if self.group is None else self.group.group
 
     def status_of(self, group: int) -> GroupStatus | None:
-        """Return the status of a group on this server, or None if it is not open (after damage to its log)."""
+        """Return the status of a group on this server, or None if the group is not open."""
         assert self.consensus is not None
         with suppress(KeyError, RaftError):
             return self.consensus.status(group)
@@ -589,11 +594,11 @@ class MemberNode:
         return 0 if self._log is None else self._log.damages
 
     def last_term(self, group: int, last: int) -> int:
-        """Return the term of `last`, the last entry of a group's log; 0: the entry is not in the log yet."""
+        """Return the term of the entry with index `last` in a group's log, or 0 if the log does not have it."""
         stored = None if self._log is None else self._log.groups.get(group)
         return 0 if stored is None else stored.term_at(last)
 
     def quiet_ns(self, node: int) -> int:
-        """Return the time since the last bytes from a server, or 0 if it is unknown."""
+        """Return the time in ns since a server stopped responding or, if it responds, since its last bytes."""
         since_ns = self._silent.get(node)
         return self._carrier.quiet_ns(node) if since_ns is None else max(0, self._turn.now - since_ns)

@@ -64,7 +64,7 @@ class Way(Protocol):
 
 
 class MetaGroup:
-    """Founds or opens the metadata group on one server, and changes its members."""
+    """The metadata group on one server, with the agreement on its first members and the changes of its members."""
 
     def __init__(
         self,
@@ -94,9 +94,9 @@ class MetaGroup:
         self.group = 0  # 0: not open
 
     def open_stored(self, log: NodeLog, rng: Rng) -> bool:
-        """Open the group in the log; return whether there is one.
+        """Open the group if the log has it undamaged; return whether it was opened.
 
-        If the log has lost the group, the server no longer knows its votes: it joins again as a new member.
+        If the log has lost the group, this server no longer knows its votes, so it must join as a new member.
         """
         stored = next((each for each in log.groups.values() if each.number >= META_MIN), None)
         is_lost = stored is None and (self._identity.founded or log.lost_unknown)
@@ -120,7 +120,7 @@ class MetaGroup:
             yield from self.found_steps()
 
     def _become_another(self, stored: StoredGroup | None, rng: Rng) -> None:
-        """Drop the log of the group, which may have lost votes; this server joins again under a new incarnation."""
+        """Prepare to join the group again as another member, since the log may have lost votes of this member."""
         self._identity.renew(rng)
         self._server = replace(self._server, store=self._identity.store)
         self._bootstrap = Bootstrap(
@@ -171,7 +171,7 @@ class MetaGroup:
             self._join(membership)
 
     def _join(self, membership: Membership) -> None:
-        """Join a running group under the incarnation that its leader assigns."""
+        """Join a running group, or ask its leader for an incarnation if it has not assigned one yet."""
         if self.group and not self._is_joined:
             self._consensus.remove(self.group)  # started here, but the other servers have a different group
             self.group = 0
@@ -186,7 +186,7 @@ class MetaGroup:
                 self._way.tell(node, Description(self._server))
 
     def welcomed(self, incarnation: int) -> None:
-        """Handle the incarnation that the leader has assigned to this server, so that it can join."""
+        """Store the incarnation under which this server can join, as assigned by the leader."""
         self._welcome = incarnation
         self._heard += 1
         self._waiters.notify()
@@ -206,7 +206,7 @@ class MetaGroup:
             self._way.tell(node, Saying(self._word()))
 
     def hear(self, node: int, word: Word) -> None:
-        """Handle the word of another server; if the group of this server already runs, answer with a word."""
+        """Handle a word of another server; answer it if this server has had a leader and the other one has not."""
         if word.node != node:
             return
         self._bootstrap.hear(word)
@@ -233,7 +233,7 @@ class MetaGroup:
             yield from self._waiters.until(lambda: self._is_described, DESCRIBE_NS)
 
     def described(self, server: Server) -> None:
-        """On the leader: propose a new description of a server, or send a known server its incarnation."""
+        """If this server leads, propose a server's new description, or send a known server its incarnation."""
         removed = self._machine.state.removed.get(server.node)
         if not self._machine.leads or (removed is not None and removed.store == server.store):
             return
@@ -244,7 +244,7 @@ class MetaGroup:
             self._way.tell(server.node, Welcome(known.incarnation))
 
     def follow_steps(self) -> Generator[Step, None, None]:
-        """Adapt the members of the group to the servers while this one leads; never ends."""
+        """While this server leads, change the members of the group to match the known servers; never ends."""
         while True:
             yield from self._waiters.until(
                 lambda: (
@@ -273,7 +273,7 @@ class MetaGroup:
             )
 
     def _heir(self) -> int:
-        """Return the server that must lead instead of this one, because this one was removed; 0: there is none."""
+        """Return the number of the server that must lead because this server was removed, or 0 if there is none."""
         removed = self._machine.state.removed
         if self._server.node not in removed:
             return 0
@@ -296,9 +296,9 @@ class MetaGroup:
         return next_change(members, self._described_servers(voters))
 
     def _kept(self) -> frozenset[Peer]:
-        """Return the removed servers that are online and may not know yet that their streams were moved.
+        """Return the peers of removed servers that are online and may lack the entries about moves of their streams.
 
-        Without the entries about these moves, they would continue to serve their streams.
+        Without these entries, the servers would continue to serve their streams.
         """
         state, now_ns = self._machine.state, self._waiters.now_ns
         kept: set[Peer] = set()
@@ -328,10 +328,10 @@ class MetaGroup:
 
 
 def _is_empty(stored: StoredGroup) -> bool:
-    """Return whether the log of a group was dropped, or no other member has sent anything yet."""
+    """Return whether the log of a group has no entries and no voters, for example after it was dropped."""
     return not stored.conf.voters and stored.start == stored.last == 0
 
 
 def _same(known: Server, server: Server) -> bool:
-    """Return whether the metadata has the current description of a server."""
+    """Return whether `known` and `server` are equal, apart from `incarnation` and `evacuating`."""
     return replace(known, incarnation=server.incarnation, evacuating=server.evacuating) == server

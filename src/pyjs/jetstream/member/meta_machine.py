@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Proposal:
-    """An entry that this server has proposed."""
+    """The result of an entry that this server has proposed, once it is known."""
 
     def __init__(self) -> None:
         self.is_over = False
@@ -30,7 +30,7 @@ class Proposal:
 
 
 class MetaMachine:
-    """The metadata on this server, and the leader of its group."""
+    """The state machine of the metadata group on one server: the metadata, and the group's leader."""
 
     def __init__(self, waiters: Waiters, turn: Turn) -> None:
         self._waiters = waiters
@@ -54,11 +54,11 @@ class MetaMachine:
         self.size = 0  # total bytes of these entries
 
     def begin(self) -> None:
-        """Count the time without a leader from now on; called in the first turn, which has the time."""
+        """Measure the time without a leader from now on; called in the first turn."""
         self._lost_ns = self._turn.now
 
     def apply(self, index: int, term: int, time_ns: int, payload: bytes, proposal: object | None) -> None:
-        """Apply a committed entry."""
+        """Apply a committed entry, and store the result in `proposal` if this server has proposed the entry."""
         applied = self.state.apply(index, time_ns, payload)
         self._time_ns = time_ns
         self.changes += applied.changes
@@ -69,7 +69,7 @@ class MetaMachine:
         self._waiters.notify()
 
     def role(self, term: int, role: Role, leader: int) -> None:
-        """Store the role of this server, and the leader."""
+        """Store whether this server leads, and the number of the leader (0: unknown)."""
         if role == Role.LEADER and not self.leads:
             self.leads_since_ns = self._turn.now
         self.leads = role == Role.LEADER
@@ -87,11 +87,14 @@ class MetaMachine:
         self._waiters.notify()
 
     def met_server(self) -> None:
-        """Note that another server has connected: without a leader, restart the measurement of `leaderless_ns`."""
+        """Measure the time without a leader from now on, since another server has connected."""
         self._lost_ns = self._turn.now
 
     def leaderless_ns(self) -> int:
-        """Return the time of the leader's loss or of a later connection; the current time if there is a leader."""
+        """Return the time (ns) from which the lack of a leader is measured, or the current time if there is a leader.
+
+        It is the time of the last of these events: the start, the loss of the leader, the connection of a server.
+        """
         return self._turn.now if self.leader else self._lost_ns
 
     def durable(self) -> int:
@@ -99,14 +102,14 @@ class MetaMachine:
         return INDEX_MAX
 
     def snapshot(self) -> bytes | None:
-        """Return the metadata, or None while this server still removes streams that the metadata no longer has."""
+        """Return the encoded metadata, or None while this server has yet to carry out changes of its streams."""
         if self.changes or self.owes:
             return None
         self.snapshot_ns, self.entries, self.size = self._time_ns, 0, 0
         return encode_snapshot(self.state)
 
     def install(self, index: int, data: bytes) -> None:
-        """Replace the metadata."""
+        """Replace the metadata with that of a snapshot."""
         new = decode_snapshot(data)
         self.changes += difference(self.state, new)
         self.state = new
@@ -114,6 +117,6 @@ class MetaMachine:
         self._waiters.notify()
 
     def renewed(self) -> None:
-        """Rejoin the group as another member, since the log was dropped; see MetaGroup.rejoin_steps."""
+        """Record that the log of the group was dropped; `MetaGroup.rejoin_steps` then joins the group again."""
         self.is_dropped, self.had_leader = True, False
         self._waiters.notify()

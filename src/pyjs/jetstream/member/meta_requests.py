@@ -57,7 +57,7 @@ class _Changed(Exception):
 
 
 class MetaRequests:
-    """Handles requests on the leader of the metadata."""
+    """The handlers of API requests on the leader of the metadata."""
 
     def __init__(self, member: MemberNode) -> None:
         self._member = member
@@ -141,7 +141,7 @@ class MetaRequests:
     def _updated_nodes(
         self, js: JetStream, old: Assignment, config: StreamConfig
     ) -> tuple[tuple[int, ...], int]:
-        """Return the servers of a stream whose configuration becomes `config`, and the target of a move, or 0.
+        """Return the numbers of a stream's servers after an update to `config`, and of the target of a move or 0.
 
         Raises:
             ApiError: no servers fit, or another move is under way.
@@ -157,13 +157,13 @@ class MetaRequests:
         return nodes, 0
 
     def _until_left(self, js: JetStream, decide: Callable[[], StreamUpdated]) -> Generator[Step, None, int]:
-        """Wait until servers that an update adds to a stream have left its group, if they were in it before.
+        """Wait until no server that an update adds to a stream is still a member of the stream's group.
 
         Such a server replaces its old replica by a new one, and a group of two replicas removes a member only if both
-        agree. Return the revision of the stream that the update is based on.
+        agree. Return the revision of the stream on which the update is based.
 
         Raises:
-            ApiError: the servers have not left in time, or the update is refused.
+            ApiError: a server has not left in time, or the update is refused.
         """
         member = self._member
         for _ in range(LEAVE_NS // LOOK_NS + 1):
@@ -176,7 +176,10 @@ class MetaRequests:
         raise errcodes.STREAM_RECONFIGURE_IN_PROGRESS.error()
 
     def _is_reachable(self, account: str, name: str) -> Generator[Step, None, bool]:
-        """Return whether a server of a stream answers, or there is no such stream; wait up to OFFLINE_NS."""
+        """Wait up to OFFLINE_NS until a server of a stream is online; return whether one is.
+
+        Return True if there is no such stream.
+        """
         member = self._member
 
         def is_so() -> bool:
@@ -186,7 +189,7 @@ class MetaRequests:
         return (yield from member.waiters.until(is_so, OFFLINE_NS))
 
     def _delete(self, call: ApiCall) -> MaybeSteps:
-        """Delete a stream."""
+        """Delete a stream. Raises ApiError."""
         call.require_empty()
         account, name = call.js.account.name, call.args[0]
 
@@ -216,10 +219,10 @@ class MetaRequests:
         return self._pass_on(call, "STREAM.CANCEL_MOVE", applied)
 
     def cancel_move(self, account: str, name: str) -> Generator[Step, None, Applied | None]:
-        """Cancel the move of a stream of one replica; None: the outcome is unknown.
+        """Cancel the move of a stream with one replica; return the result, or None if it is unknown.
 
         Raises:
-            ApiError: there is no such stream, or it does not move.
+            ApiError: there is no such stream, or it is not being moved.
         """
 
         def decide() -> Entry:
@@ -230,7 +233,7 @@ class MetaRequests:
         return (yield from self._agree(decide))
 
     def _restore(self, call: ApiCall) -> MaybeSteps:
-        """Make a server receive an archive; that server answers. Raises ApiError."""
+        """Order a server to receive an archive and to answer the request. Raises ApiError."""
         member, request = self._member, call.request
         node = yield from member.restores.place(call)
         subject = request.subject.decode("utf-8", "replace")
@@ -243,7 +246,7 @@ class MetaRequests:
         return None
 
     def check_restored(self, js: JetStream, config: StreamConfig) -> Generator[Step, None, StreamConfig]:
-        """Return the configuration of a stream to restore, with defaults. Raises ApiError."""
+        """Check the configuration of a stream to restore, and return it with defaults. Raises ApiError."""
         account, state = js.account.name, self._member.machine.state
         config = yield from self._checked(js, config.with_required_level(), False)
         _check_tier(js, config)
@@ -253,14 +256,14 @@ class MetaRequests:
         return config
 
     def bounds(self, account: str, config: StreamConfig) -> Bounds:
-        """Return the limits of an account for a stream."""
+        """Return the limits of an account that apply to a stream; no limits if the account is unknown."""
         js = self._member.accounts.get(account)
         return Bounds() if js is None else bounds_of(js, config)
 
     def _checked(
         self, js: JetStream, config: StreamConfig, pedantic: bool
     ) -> Generator[Step, None, StreamConfig]:
-        """Return a configuration with defaults. Raises ApiError."""
+        """Check a configuration, and return it with defaults. Raises ApiError."""
         account, state = js.account.name, self._member.machine.state
 
         def find(name: str) -> StreamConfig | None:
@@ -288,14 +291,16 @@ class MetaRequests:
         return stream
 
     def _leader_of(self, js: JetStream, stream: Assignment) -> int:
-        """Return the server that leads a stream; if it is unknown, the first server of the stream."""
+        """Return the number of the server that leads a stream or, if that is unknown, of its first server."""
         opened, replicated = js.streams.get(stream.name), js.shared.replicated
         if stream.config.num_replicas == 1 or replicated is None or opened is None:
             return stream.nodes[0]
         return replicated.leader_of(opened) or stream.nodes[0]
 
     def _agree(self, decide: Callable[[], Entry | Assignment]) -> Generator[Step, None, Applied | None]:
-        """Propose entries from `decide` until one is applied or refused; return its result (None: unknown).
+        """Propose entries from `decide` until one is applied; return its result, or None if it is unknown.
+
+        If `decide` returns an assignment, return it as an existing stream, without a proposal.
 
         Raises:
             ApiError: the entry is refused.
@@ -311,7 +316,11 @@ class MetaRequests:
                 raise applied.error
 
     def _pass_on(self, call: ApiCall, words: str, applied: Applied | None) -> JsonDict | None:
-        """Make the servers of the stream answer, and return None; if none of them is online, return the answer."""
+        """Order the online servers of a stream to answer a request, and return None.
+
+        If none is online, return the answer to a deletion or to the cancellation of a move. Send no order if the
+        outcome `applied` is unknown.
+        """
         if applied is None or applied.stream is None:
             return None
         member, stream = self._member, applied.stream
@@ -350,7 +359,7 @@ class MetaRequests:
     # -- reports -----------------------------------------------------------------------------------------------
 
     def _names(self, call: ApiCall) -> MaybeSteps:
-        """Return the names of streams."""
+        """Return a page of the names of streams, or None if this server no longer leads."""
         given = call.read_optional(stream_requests.NAMES_REQUEST)
         if not (yield from self._confirmed(call)):
             return None
@@ -359,7 +368,7 @@ class MetaRequests:
         return {"total": len(found), "offset": offset, "limit": NAMES_PAGE, "streams": page or None}
 
     def _list(self, call: ApiCall) -> MaybeSteps:
-        """Return the infos of streams."""
+        """Return a page of the infos of streams, or None if this server no longer leads."""
         given = call.read_optional(stream_requests.LIST_REQUEST)
         if not (yield from self._confirmed(call)):
             return None
@@ -383,10 +392,10 @@ class MetaRequests:
         return out | ({"offline": plan.offline} if plan.offline else {})
 
     def _confirmed(self, call: ApiCall) -> Generator[Step, None, bool]:
-        """Return whether this server still leads, after a read by a quorum.
+        """Return whether a quorum has confirmed that the metadata on this server is up to date.
 
         Raises:
-            ApiError: 10008, no leader is known, and the client is connected to this server.
+            ApiError: no leader is known (error 10008), and the client is connected to this server.
         """
         if (yield from self._member.confirm()):
             return True
@@ -398,7 +407,10 @@ class MetaRequests:
         return matching(self._member.machine.state, call.js.account.name, given.get("subject", ""))
 
     def _info(self, call: ApiCall) -> MaybeSteps:
-        """Return usage and limits of an account, summed over all servers."""
+        """Return the limits of an account and the sum of its usage on the servers that answer in time.
+
+        Return None if this server no longer leads.
+        """
         if not (yield from self._confirmed(call)):
             return None
         member, account = self._member, call.js.account.name
@@ -414,12 +426,12 @@ class MetaRequests:
 
 
 def bounds_of(js: JetStream, config: StreamConfig) -> Bounds:
-    """Return the limits of an account for a stream."""
+    """Return the limits of an account that apply to a stream with the configuration `config`."""
     limits = js.limits
     most = limits.max_storage if config.storage == FILE else limits.max_memory
     return Bounds(limits.max_streams, most, bool(limits.tiers))
 
 
 def _check_tier(js: JetStream, config: StreamConfig) -> None:
-    """Raise ApiError if the account has no tier for this number of replicas."""
+    """Raise ApiError if the account has tiers, but none for the stream's number of replicas."""
     errcodes.NO_LIMITS.raise_if(bool(js.limits.tiers) and f"R{config.num_replicas}" not in js.limits.tiers)

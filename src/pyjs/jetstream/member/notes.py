@@ -54,12 +54,12 @@ class Saying:
     word: Word
 
     def fields(self) -> list[Any]:
-        """Return the values to pack."""
+        """Return the fields of the note, in the order in which they are sent."""
         return [self.word.encode()]
 
     @classmethod
     def take(cls, row: Row) -> Self:
-        """Return the note that is packed in `row`. Raises BadRow."""
+        """Return the note whose fields are in `row`. Raises BadRow."""
         return cls(decode_word(row.data("word", WORD_SIZE_MAX)))
 
 
@@ -70,22 +70,22 @@ class Description:
     server: Server
 
     def fields(self) -> list[Any]:
-        """Return the values to pack."""
+        """Return the fields of the note, in the order in which they are sent."""
         return [self.server.to_row()]
 
     @classmethod
     def take(cls, row: Row) -> Self:
-        """Return the note that is packed in `row`. Raises BadRow."""
+        """Return the note whose fields are in `row`. Raises BadRow."""
         return cls(take_server(row.row("server")))
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """An order to another server: answer this request.
+    """An order to another server to answer a client's request.
 
-    If the order is from the leader of the metadata, the answer is due once entry `index` is applied; 0: nothing was
-    changed because the stream already exists. If a former leader of the stream passes the request on, `index` counts
-    how often that has happened.
+    In an order from the leader of the metadata, `index` is that of the entry to apply before the answer, or 0 if
+    nothing was changed. In a request that a server of the stream passes on, `index` counts how often the request has
+    been passed on.
     """
 
     account: str
@@ -99,7 +99,7 @@ class Order:
     payload: bytes
 
     def fields(self) -> list[Any]:
-        """Return the values to pack."""
+        """Return the fields of the note, in the order in which they are sent."""
         return [
             self.account,
             self.words,
@@ -114,7 +114,7 @@ class Order:
 
     @classmethod
     def take(cls, row: Row) -> Self:
-        """Return the note that is packed in `row`. Raises BadRow."""
+        """Return the note whose fields are in `row`. Raises BadRow."""
         return cls(
             row.text("account"),
             row.text("words"),
@@ -130,58 +130,61 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A request for reports about streams or, without names, about an account's usage (more in questions.py)."""
+    """A question to another server about streams or, if `names` is empty, about an account's usage.
+
+    A marker in place of the first name denotes another question; see `questions.py`.
+    """
 
     number: int
     account: str
     names: tuple[str, ...]
 
     def fields(self) -> list[Any]:
-        """Return the values to pack."""
+        """Return the fields of the note, in the order in which they are sent."""
         return [self.number, self.account, list(self.names)]
 
     @classmethod
     def take(cls, row: Row) -> Self:
-        """Return the note that is packed in `row`. Raises BadRow."""
+        """Return the note whose fields are in `row`. Raises BadRow."""
         return cls(row.number("number"), row.text("account"), row.texts("names"))
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The answer to a question, as JSON."""
+    """The answer to the question `number`; `data` is JSON."""
 
     number: int
     data: bytes
 
     def fields(self) -> list[Any]:
-        """Return the values to pack."""
+        """Return the fields of the note, in the order in which they are sent."""
         return [self.number, self.data]
 
     @classmethod
     def take(cls, row: Row) -> Self:
-        """Return the note that is packed in `row`. Raises BadRow."""
+        """Return the note whose fields are in `row`. Raises BadRow."""
         return cls(row.number("number"), row.data("data", NOTE_SIZE_MAX))
 
 
 @dataclass(frozen=True, slots=True)
 class Welcome:
-    """The incarnation that the leader of the metadata assigns to a server which joins the group."""
+    """The incarnation that the leader of the metadata assigns to a server that joins its group."""
 
     incarnation: int
 
     def fields(self) -> list[Any]:
-        """Return the values to pack."""
+        """Return the fields of the note, in the order in which they are sent."""
         return [self.incarnation]
 
     @classmethod
     def take(cls, row: Row) -> Self:
-        """Return the note that is packed in `row`. Raises BadRow."""
+        """Return the note whose fields are in `row`. Raises BadRow."""
         return cls(row.number("incarnation", 1, INCARNATION_MAX))
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """The note by which a server informs the other replicas of a stream that it answers an order."""
+    """A note by which a server reports to the other servers of a stream that it answers an order."""
 
     account: str
     stream: str
@@ -189,12 +192,12 @@ class Answered:
     index: int
 
     def fields(self) -> list[Any]:
-        """Return the values to pack."""
+        """Return the fields of the note, in the order in which they are sent."""
         return [self.account, self.stream, self.reply, self.index]
 
     @classmethod
     def take(cls, row: Row) -> Self:
-        """Return the note that is packed in `row`. Raises BadRow."""
+        """Return the note whose fields are in `row`. Raises BadRow."""
         return cls(
             row.text("account"),
             row.text("stream"),
@@ -205,7 +208,7 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """A report to the leader of the metadata that a replica has lost its log; see `entries.ReplicaLost`."""
+    """A report to the metadata leader that a replica may have lost votes or entries; see `entries.ReplicaLost`."""
 
     account: str
     stream: str
@@ -214,12 +217,12 @@ class Loss:
     node: int
 
     def fields(self) -> list[Any]:
-        """Return the values to pack."""
+        """Return the fields of the note, in the order in which they are sent."""
         return [self.account, self.stream, self.group, self.revision, self.node]
 
     @classmethod
     def take(cls, row: Row) -> Self:
-        """Return the note that is packed in `row`. Raises BadRow."""
+        """Return the note whose fields are in `row`. Raises BadRow."""
         return cls(
             row.text("account"),
             row.text("stream"),
@@ -239,12 +242,12 @@ class Ended:
     revision: int
 
     def fields(self) -> list[Any]:
-        """Return the values to pack."""
+        """Return the fields of the note, in the order in which they are sent."""
         return [self.account, self.stream, self.group, self.revision]
 
     @classmethod
     def take(cls, row: Row) -> Self:
-        """Return the note that is packed in `row`. Raises BadRow."""
+        """Return the note whose fields are in `row`. Raises BadRow."""
         return cls(
             row.text("account"),
             row.text("stream"),
@@ -263,12 +266,12 @@ class Restored:
     created_ns: int
 
     def fields(self) -> list[Any]:
-        """Return the values to pack."""
+        """Return the fields of the note, in the order in which they are sent."""
         return [self.account, self.stored.values, self.node, self.created_ns]
 
     @classmethod
     def take(cls, row: Row) -> Self:
-        """Return the note that is packed in `row`. Raises BadRow."""
+        """Return the note whose fields are in `row`. Raises BadRow."""
         account, stored = row.text("account"), take_config(row)
         return cls(account, stored, row.number("node", 1, NODE_MAX), row.signed("created"))
 
@@ -285,12 +288,12 @@ class Refused:
     description: str
 
     def fields(self) -> list[Any]:
-        """Return the values to pack."""
+        """Return the fields of the note, in the order in which they are sent."""
         return [self.account, self.stream, self.created_ns, self.code, self.err_code, self.description]
 
     @classmethod
     def take(cls, row: Row) -> Self:
-        """Return the note that is packed in `row`. Raises BadRow."""
+        """Return the note whose fields are in `row`. Raises BadRow."""
         account, stream, created_ns = row.text("account"), row.text("stream"), row.signed("created")
         code, err_code = row.number("code", 100, 999), row.number("err_code", 1, 99999)
         return cls(account, stream, created_ns, code, err_code, row.text("description"))
@@ -306,12 +309,12 @@ class Opened:
     is_there: bool
 
     def fields(self) -> list[Any]:
-        """Return the values to pack."""
+        """Return the fields of the note, in the order in which they are sent."""
         return [self.account, self.stream, self.group, self.is_there]
 
     @classmethod
     def take(cls, row: Row) -> Self:
-        """Return the note that is packed in `row`. Raises BadRow."""
+        """Return the note whose fields are in `row`. Raises BadRow."""
         account, stream, group = row.text("account"), row.text("stream"), row.number("group", 1, GROUP_MAX)
         return cls(account, stream, group, row.flag("is_there"))
 
@@ -327,12 +330,12 @@ class Forwarded:
     payload: bytes
 
     def fields(self) -> list[Any]:
-        """Return the values to pack."""
+        """Return the fields of the note, in the order in which they are sent."""
         return [self.account, self.subject, self.reply, self.headers, self.payload]
 
     @classmethod
     def take(cls, row: Row) -> Self:
-        """Return the note that is packed in `row`. Raises BadRow."""
+        """Return the note whose fields are in `row`. Raises BadRow."""
         account, subject, reply = row.text("account"), row.text("subject"), row.data("reply", NOTE_SIZE_MAX)
         return cls(
             account, subject, reply, row.data("headers", NOTE_SIZE_MAX), row.data("payload", NOTE_SIZE_MAX)
@@ -378,7 +381,7 @@ def encode(note: Note) -> bytes:
 
 
 def decode(data: bytes) -> Note | None:
-    """Return the note in `data`, or None if its kind is unknown: a newer server sent it. Raises BadRow."""
+    """Return the note in `data`, or None if a newer server has sent a note of an unknown kind. Raises BadRow."""
     row = unpack(data, "a note of another server", NOTE_SIZE_MAX)
     made = _TYPES.get(row.number("kind"))
     if made is None:

@@ -42,17 +42,19 @@ PAUSE_NS = 250 * NS_PER_MS  # pause between two examinations of all streams
 
 
 class Operators:
-    """Handles the requests of operators on one server."""
+    """The handlers of operators' requests on one server."""
 
     def __init__(self, member: MemberNode, log: Log) -> None:
         self._member = member
         self._log = log
 
     def step_down(self, body: bytes) -> Answer:
-        """Transfer the leadership of the metadata to another server.
+        """Transfer the leadership of the metadata to another server, if one is online.
+
+        Return None if this server does not lead.
 
         Raises:
-            ApiError: no other server can lead, or the request is invalid.
+            ApiError: no server fits the requested placement, or the request is invalid.
         """
         member, machine = self._member, self._member.machine
         status = member.meta_status()
@@ -65,10 +67,11 @@ class Operators:
         return {"success": True}
 
     def stream_steps_down(self, call: ApiCall) -> MaybeSteps:
-        """Transfer the leadership of a stream from this server to another replica, if there is one.
+        """Transfer the leadership of a stream from this server to another replica, if one is online.
 
         Raises:
-            ApiError: no other server can lead, or the request is invalid.
+            ApiError: the stream or consumer does not exist, no server fits the requested placement, or the request is
+                invalid.
         """
         member, stream = self._member, call.stream()
         errcodes.CONSUMER_NOT_FOUND.raise_if(len(call.args) > 1 and call.args[1] not in stream.consumers)
@@ -85,7 +88,7 @@ class Operators:
         return {"success": True}
 
     def _heir(self, body: bytes, status: GroupStatus) -> int:
-        """Return the server that will lead a group after this one, or 0 if there is none."""
+        """Return the number of the server that should lead a group next, or 0 if none is online. Raises ApiError."""
         member = self._member
         is_read = body.strip()[:1] in (b"{", b"[")  # nats-server ignores any other body
         given = stream_requests.read(body, stream_requests.STEPDOWN_REQUEST, True) if is_read else {}
@@ -99,11 +102,13 @@ class Operators:
         return node or next(iter(heirs), 0)
 
     def remove_server(self, body: bytes) -> Answer:
-        """Remove a server that will not come back. If it is this one, the next leader completes the removal.
+        """Remove a server that will not come back; return None if this server does not lead.
+
+        If this server is to be removed, the next leader completes the removal.
 
         Raises:
-            ApiError: the server is unknown or the last one, the only replica of a stream is being moved away from it,
-                or the request is invalid.
+            ApiError: the server is unknown, it is the last one, the only replica of a stream is being moved away from
+                it, or the request is invalid.
         """
         if not self._member.machine.leads:
             return None
@@ -120,7 +125,10 @@ class Operators:
         return answer
 
     def moves_already(self, stream: Assignment) -> ApiError:
-        """Return the error that refuses to change a stream whose only replica moves; its text suggests remedies."""
+        """Return the error for a request to change a stream whose only replica is being moved.
+
+        If the server of this replica is offline, the text of the error suggests remedies.
+        """
         member, servers = self._member, self._member.machine.state.servers
         name = servers[stream.origin].name if stream.origin in servers else f"number {stream.origin}"
         if stream.origin in member.online | {member.node}:
@@ -129,7 +137,10 @@ class Operators:
         return errcodes.STREAM_MOVE_IN_PROGRESS.detailed(f"{what}: start it, or cancel the move")
 
     def cancel_move(self, account: str, name: str) -> Answer:
-        """Cancel the move of a stream with one replica: the replica stays on its server. Raises ApiError."""
+        """Cancel the move of a stream with one replica, and return a report about the stream.
+
+        Return None if this server does not lead, or if the outcome is unknown. Raises ApiError.
+        """
         member = self._member
         if not member.machine.leads:
             return None
@@ -142,20 +153,24 @@ class Operators:
         return report or member.reports.away(applied.stream, now_ns)
 
     def evacuate_server(self, body: bytes) -> Answer:
-        """Move all streams of a server to others. Raises ApiError, as `remove_server`."""
+        """Begin to move all streams of a server to others; return None if this server does not lead.
+
+        Raises:
+            ApiError: the server is unknown, or the request is invalid.
+        """
         if not self._member.machine.leads:
             return None
         node = self._named(body, stream_requests.SERVER_EVACUATE_REQUEST)
         return (yield from self._done(ServerEvacuating(node, True), "success"))
 
     def accept_loss(self, body: bytes) -> Answer:
-        """On the named server, make groups continue without the lost replicas or messages that they wait for.
+        """Make groups on the named server continue without the replicas or messages that they wait for.
 
-        The group is that of the named stream or, without a name, of the metadata. If `lost` names a server whose log
-        is lost, these are all groups that wait only for that server.
+        The request names a stream, or none for the group of the metadata. If the field `lost` names a server instead,
+        all groups that wait only for that server continue. Return None on every server except the named one.
 
         Raises:
-            ApiError: nothing waits for that, the server or stream is unknown, or the request is invalid.
+            ApiError: no such group waits, the server or stream is unknown, or the request is invalid.
         """
         member, state = self._member, self._member.machine.state
         errcodes.BAD_REQUEST.raise_if(not body)
@@ -180,7 +195,7 @@ class Operators:
         return {"success": True}
 
     def _accept_lost(self, name: str) -> Answer:
-        """Make all groups continue that wait for the log of one server. Raises ApiError."""
+        """Make all groups on this server that wait only for the server `name` continue. Raises ApiError."""
         member, state, count = self._member, self._member.machine.state, 0
         nodes = {each.name: each.node for each in state.removed.values()}
         nodes |= {each.name: each.node for each in state.servers.values()}
@@ -215,7 +230,7 @@ class Operators:
             told = waiting
 
     def _told_groups(self, groups: Sequence[int]) -> str:
-        """Return the beginning of a sentence about groups, which names the first one."""
+        """Return the beginning of a log message about groups: the name of one, the number of others, and a verb."""
         member, (first, *others) = self._member, sorted(groups, reverse=True)
         found = next((each for each in member.machine.state.streams() if each.group == first), None)
         name = "The metadata" if first == member.meta_group else f"Group {first}"
@@ -226,7 +241,7 @@ class Operators:
         return f"{name} and {len(others)} other group{'s' if len(others) > 1 else ''} are"
 
     def _named(self, body: bytes, request: Struct) -> int:
-        """Return the server whose name or peer id is in the request. Raises ApiError."""
+        """Return the number of the server whose name or peer id is in the request. Raises ApiError."""
         errcodes.BAD_REQUEST.raise_if(not body)
         given = stream_requests.read(body, request, True)
         name, peer_id = given.get("peer", ""), given.get("peer_id", "")  # the id takes precedence
@@ -274,7 +289,7 @@ class Operators:
         return False
 
     def _moves_from(self, seen: object) -> bool:
-        """Return whether the situation has changed since `seen`, so that further streams may have to move."""
+        """Return whether this server leads and streams may have to move because the situation differs from `seen`."""
         machine = self._member.machine
         return machine.leads and self._situation() != seen and may_move(machine.state)
 
@@ -282,13 +297,13 @@ class Operators:
         return self._member.machine.state.index, frozenset(self._member.online)
 
     def purge_account(self, account: str) -> Answer:
-        """Remove all streams of an account. Raises ApiError."""
+        """Remove all streams of an account; return None if this server does not lead. Raises ApiError."""
         if not self._member.machine.leads:
             return None
         return (yield from self._done(AccountPurged(account), "initiated"))
 
     def _done(self, entry: Entry, word: str) -> Answer:
-        """Propose an entry; return the fields of the answer."""
+        """Propose an entry; return the answer `{word: True}`, or None if the result is unknown. Raises ApiError."""
         applied = yield from self._member.propose(entry)
         if applied is None:
             return None

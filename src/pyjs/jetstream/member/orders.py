@@ -64,7 +64,7 @@ class Orders:
         self._turn = turn
 
     def take(self, order: Order) -> None:
-        """Take an order: answer its request when its stream is ready."""
+        """Accept an order: answer its request when the stream is ready, unless another server has answered it."""
         js, name = self.accounts.get(order.account), _name(order)
         if name in self._early:
             del self._early[name]
@@ -106,7 +106,7 @@ class Orders:
         yield from Router(js.account, js.shared, js).work(request, own, (order.stream,))
 
     def _decide(self, js: JetStream, order: Order, name: Answered) -> Generator[Step, None, bool]:
-        """Return whether this server answers an order; wait until it is known which server answers.
+        """Wait until it is known which server answers an order; return whether it is this server.
 
         A follower waits too, since the leader may fail before it answers.
         """
@@ -129,9 +129,10 @@ class Orders:
         return False
 
     def _is_mine(self, js: JetStream, order: Order) -> bool | None:
-        """Return whether this server answers; None: not known yet. Of a replicated stream, only the leader answers.
+        """Return whether this server answers an order, or None if that is not known yet.
 
-        If the stream has been deleted since, no replica answers, because the leader answered before it was deleted.
+        Only the leader of a replicated stream answers. If the stream has been deleted since the order, no replica
+        answers, because the leader answered before the deletion.
         """
         key = Key(order.account, order.stream)
         if self._machine.state.index < order.index or not self._keeper.is_settled(key):
@@ -146,7 +147,10 @@ class Orders:
         return True if replicated.leads(stream) else None
 
     def _is_applied(self, js: JetStream, order: Order) -> bool:
-        """Return whether the stream has the configuration that is in the metadata, or could not apply it."""
+        """Return whether a replica has applied the configuration in the metadata, or has failed to do so.
+
+        Return True for a stream without replicas.
+        """
         key = Key(order.account, order.stream)
         stream, replicated = js.streams.get(order.stream), js.shared.replicated
         if replicated is None or stream is None or not replicated.is_replica(stream):
@@ -155,7 +159,10 @@ class Orders:
         return assigned is None or stream.config == assigned.config or key in self._keeper.failures
 
     def _refuses(self, order: Order, name: Answered) -> Generator[Step, None, bool]:
-        """Return whether this server answers with an error: it leads the metadata, and no server has the stream."""
+        """Return whether this server must answer with an error.
+
+        It must if it leads the metadata and has failed to open the stream, and no other server has the stream either.
+        """
         if Key(order.account, order.stream) not in self._keeper.failures or not self._machine.leads:
             return False
         yield from self._waiters.until(lambda: self._open.get(name) is not order, OTHERS_NS)
@@ -164,7 +171,7 @@ class Orders:
         return not any(order.stream in report for report in reports)
 
     def _others(self, order: Order) -> list[int]:
-        """Return the other servers that received the same order."""
+        """Return the numbers of the other servers of a replicated stream, which received the same order."""
         stream = self._machine.state.stream(order.account, order.stream)
         if stream is None or order.replicas == 1 or order.words == "STREAM.DELETE":
             return []
@@ -185,9 +192,9 @@ class Orders:
 
 
 def _name(order: Order) -> Answered:
-    """Return the note that an order is answered; it also identifies the order."""
+    """Return the note that an order has been answered. The note is also the key of the order."""
     return Answered(order.account, order.stream, order.reply, order.index)
 
 
 def _nothing(request: Request) -> None:
-    """Do nothing; the request came from another server and has no sender here."""
+    """Do nothing: the request came from another server, so no session of this server has sent it."""

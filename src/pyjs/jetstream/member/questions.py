@@ -42,9 +42,9 @@ RECENT_MAX = 1000  # maximum number of requests that a server remembers
 
 
 class Recent:
-    """Recent requests of clients, by subject and reply.
+    """A set of recent client requests, identified by subject and reply subject.
 
-    A client may use both again, so entries expire after RECENT_NS.
+    Requests expire after RECENT_NS, since a client may use the same subjects again.
     """
 
     def __init__(self, turn: Turn) -> None:
@@ -53,7 +53,7 @@ class Recent:
         self._until_ns: dict[tuple[bytes, bytes], int] = {}
 
     def add(self, request: Request) -> None:
-        """Store a request of a client, unless the request has no reply subject."""
+        """Add a request if it has a reply subject. Remove expired requests, and the oldest if there are too many."""
         if request.reply:
             key, known = (request.subject, request.reply), self._until_ns
             known.pop(key, None)
@@ -62,11 +62,11 @@ class Recent:
                 del known[next(iter(known))]
 
     def remove(self, request: Request) -> bool:
-        """Remove a request; return whether it was stored."""
+        """Remove a request; return whether it was in the set and had not expired."""
         return self._until_ns.pop((request.subject, request.reply), 0) > self._turn.now
 
     def has(self, subject: bytes, reply: bytes) -> bool:
-        """Return whether a request is remembered."""
+        """Return whether a request with these subjects is in the set and has not expired."""
         return self._until_ns.get((subject, reply), 0) > self._turn.now
 
 
@@ -92,14 +92,14 @@ class Questions:
         self._open: dict[int, bytes | None] = {}
 
     def is_taken(self, account: str, nodes: list[int], request: Request) -> Generator[Step, None, bool]:
-        """Return whether one of `nodes` answers a client's request."""
+        """Return whether a server in `nodes` has taken a client's request and says so within TAKEN_NS."""
         names = [TAKEN, request.subject.hex(), request.reply.hex()]
         asked = {node: names for node in nodes if node in self._online}
         found = yield from self.gather(account, asked, TAKEN_NS)
         return any(each.get("taken") for each in found)
 
     def members(self, account: str, name: str, node: int) -> Generator[Step, None, list[int]]:
-        """Return the servers in the group of a stream, as the server `node` knows them.
+        """Return the numbers of the servers in a stream's group, as reported by the server `node`.
 
         The list is empty if that server does not answer.
         """
@@ -107,7 +107,10 @@ class Questions:
         return [each for report in found for each in report.get("members", ())]
 
     def views(self, stream: Assignment) -> Generator[Step, None, list[dict[str, Any]]]:
-        """Return the views of a stream by its servers that answer in time, and by this one (why/leaderless.py)."""
+        """Return the views of a stream from this server and from the stream's other servers that answer in time.
+
+        The views have the format of `why/leaderless.py`.
+        """
         js, name = self.accounts.get(stream.account), stream.name
         asked = {node: [VIEW, name] for node in stream.nodes if node in self._online}
         found = yield from self.gather(stream.account, asked, VIEW_NS)
@@ -116,13 +119,17 @@ class Questions:
         return [each for each in (own, *found) if isinstance(each.get("node"), int)]
 
     def are_away(self, nodes: Iterable[int]) -> bool:
-        """Return whether none of the servers `nodes` answers; this server must not be among them."""
+        """Return whether all servers in `nodes` are offline; this server must not be among them."""
         return self._online.isdisjoint(nodes)
 
     def gather(
         self, account: str, names: Mapping[int, list[str]], wait_ns: int = ANSWER_NS
     ) -> Generator[Step, None, list[dict[str, Any]]]:
-        """Request reports about streams or, without names, the account; return the answers that arrive in time."""
+        """Send a question to each server in `names`, and return the reports that arrive within `wait_ns`.
+
+        `names` has for each server the names of streams; an empty list requests the usage of the account. Damaged
+        reports are left out.
+        """
         numbers = []
         for node, wanted in names.items():
             self._last += 1
@@ -139,7 +146,7 @@ class Questions:
                 del self._open[number]
 
     def came(self, reply: Reply) -> None:
-        """Store an answer of another server."""
+        """Store an answer of another server if it is still awaited."""
         if reply.number in self._open:
             self._open[reply.number] = reply.data
             self._waiters.notify()
@@ -167,7 +174,7 @@ class Questions:
 
 
 def _report_in(data: bytes) -> dict[str, Any] | None:
-    """Return the report in an answer; None if it is damaged, which counts as no answer."""
+    """Return the report in the JSON text of an answer, or None if the text is damaged."""
     try:
         report = orjson.loads(data)
     except orjson.JSONDecodeError:
@@ -176,7 +183,7 @@ def _report_in(data: bytes) -> dict[str, Any] | None:
 
 
 def members_of(js: JetStream, name: str) -> list[int]:
-    """Return the servers in the group of a stream, as this server knows them."""
+    """Return the numbers of the servers in a stream's group, or [] if this server has no replica of the stream."""
     stream, replicated = js.streams.get(name), js.shared.replicated
     machine = None if stream is None or replicated is None else replicated.machine_of(stream)
     if machine is None or replicated is None:
@@ -185,7 +192,7 @@ def members_of(js: JetStream, name: str) -> list[int]:
 
 
 def streams_report(js: JetStream, names: tuple[str, ...]) -> Generator[Step, None, dict[str, Any]]:
-    """Return the infos of the streams on this server, by name, in the form that lists show."""
+    """Return the infos of streams by name, in the form of STREAM.LIST; streams not on this server are left out."""
     from pyjs.jetstream.manage.stream_info import stream_info  # imported with the first stream
 
     infos = {}
@@ -198,7 +205,7 @@ def streams_report(js: JetStream, names: tuple[str, ...]) -> Generator[Step, Non
 
 
 def usage_report(js: JetStream) -> dict[str, int]:
-    """Return this server's part of the usage of an account."""
+    """Return the usage of an account on this server: bytes, and numbers of consumers and API requests."""
     return {
         "memory": js.usage[MEMORY].used,
         "storage": js.usage[FILE].used,

@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 
 
 class Reports:
-    """Composes the reports of one server."""
+    """The cluster reports of one server, each composed when it is requested."""
 
     def __init__(self, member: MemberNode) -> None:
         self._member = member
         self._traffic = member.options.system_account  # the account in which nats-server sends entries
 
     def meta(self) -> dict[str, Any]:
-        """Return the value of `meta_cluster`."""
+        """Return the value of `meta_cluster` in the answer of /jsz."""
         member, machine = self._member, self._member.machine
         status = member.meta_status()
         replicas = [] if status is None else [(each, status.lag_of(each)) for each in status.replicas]
@@ -59,7 +59,7 @@ class Reports:
         return stream_cluster(state, name, assigned, self._status(js, stream), self._traffic)
 
     def led_by(self, js: JetStream, stream: Stream) -> tuple[str, str]:
-        """Return the leader of an open stream, and the name of its replicated group or ""."""
+        """Return the name of an open stream's leader, and the name of its group or "" if it has one replica."""
         state, replicated = self._member.machine.state, js.shared.replicated
         assigned = state.stream(js.account.name, stream.name)
         if assigned is None:
@@ -79,7 +79,7 @@ class Reports:
         )
 
     def away(self, stream: Assignment, now_ns: int) -> dict[str, Any]:
-        """Return the info of a stream whose servers are all offline; `now_ns` is the wall clock."""
+        """Return the info of a stream whose servers are all offline; `now_ns` is the time of the wall clock."""
         from pyjs.jetstream.manage.stream_info import away_info  # imported with the first stream
 
         member = self._member
@@ -87,7 +87,7 @@ class Reports:
         return away_info(stream.shown_config, stream.created_ns, cluster, now_ns)
 
     def alternates(self, js: JetStream, stream: Stream) -> dict[str, Any]:
-        """Return the field `alternates`: a stream and its mirrors; empty if the stream has no mirrors."""
+        """Return the field `alternates`, which lists a stream and its mirrors, or {} if there are no mirrors."""
         streams = self._member.machine.state.accounts.get(js.account.name)
         mirrors = [] if streams is None else streams.mirrors(stream.name)
         domain = {"domain": js.options.domain} if js.options.domain else {}

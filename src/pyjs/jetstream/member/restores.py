@@ -44,7 +44,7 @@ WAIT_NS = 10 * NS_PER_S  # maximum wait for the metadata, and for the group of t
 
 
 class Restores:
-    """Builds streams from archives on one server, and adds them to the cluster."""
+    """The component of one server that builds streams from archives and adds them to the cluster."""
 
     def __init__(self, member: MemberNode, keeper: Keeper, tell_leader: Callable[[Restored], None]) -> None:
         self._member = member
@@ -55,19 +55,22 @@ class Restores:
     # -- the leader of the metadata ------------------------------------------------------------------------------
 
     def place(self, call: ApiCall) -> Generator[Step, None, int]:
-        """Return the server that must build the stream of a request. Raises ApiError."""
+        """Return the number of the server that is to build the stream of a request. Raises ApiError."""
         config = yield from self._checked(call)
         return self._member.requests.field().place(config)[0]
 
     def _checked(self, call: ApiCall) -> Generator[Step, None, StreamConfig]:
-        """Return the configuration in a request. Raises ApiError: the stream cannot be restored."""
+        """Return the checked configuration in a restore request. Raises ApiError."""
         errcodes.BAD_REQUEST.raise_if(is_empty(call.body))
         request = stream_requests.read_restore(call.body, call.args[0], call.js.options.strict)
         errcodes.STREAM_MISMATCH.raise_if(request.config.name != call.args[0])
         return (yield from self._member.requests.check_restored(call.js, request.config))
 
     def take(self, note: Restored) -> None:
-        """Add to the metadata a stream that another server has built from an archive."""
+        """Add to the metadata a stream that a server has built from an archive.
+
+        If the metadata refuses the stream, inform that server.
+        """
         self._member.turn.go_on(self._take_steps(note))
 
     def _take_steps(self, note: Restored) -> Generator[Step, None, None]:
@@ -90,7 +93,7 @@ class Restores:
     # -- the server that builds ----------------------------------------------------------------------------------
 
     def begin(self, order: Order) -> None:
-        """Begin to receive an archive, and answer the request."""
+        """Start a chore that receives an archive and answers the request, if this server knows the account."""
         js = self._member.accounts.get(order.account)
         if js is None:
             return
@@ -117,7 +120,7 @@ class Restores:
         """Add a complete stream to the cluster; return it when it is open with its whole configuration.
 
         Raises:
-            ApiError: the cluster refuses the stream, or it cannot be opened; its files are removed.
+            ApiError: the cluster refuses the stream, or the stream cannot be opened.
         """
         member, key = self._member, Key(build.account, config.name)
         note = Restored(build.account, stored_config(config), member.node, build.created_ns)
@@ -153,7 +156,7 @@ class Restores:
         return refused or self._member.machine.state.stream(*key) is not None
 
     def _check(self, key: Key, note: Restored) -> None:
-        """Raise ApiError if the metadata has refused the stream, or does not have it."""
+        """Raise ApiError if the metadata has refused the stream, or has none or another one under its name."""
         error = self._refused.get((key, note.created_ns))
         if error is not None:
             raise error
@@ -163,7 +166,7 @@ class Restores:
         errcodes.STREAM_NAME_EXIST_RESTORE_FAILED.raise_if(found.created_ns != note.created_ns)
 
     def _is_open(self, key: Key, config: StreamConfig) -> bool:
-        """Return whether the stream is open, leads if it is replicated, and is marked as open in the metadata."""
+        """Return whether a restored stream is open with all replicas, and led by this server if it has several."""
         js = self._member.accounts[key.account]
         stream, replicated = js.streams.get(key.name), js.shared.replicated
         assigned = self._member.machine.state.stream(*key)
@@ -182,4 +185,4 @@ class Restores:
 
 
 def _nothing(request: Request) -> None:
-    """Do nothing; the request came from another server and has no sender here."""
+    """Do nothing: the request came from another server, so no session of this server has sent it."""

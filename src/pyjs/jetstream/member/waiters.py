@@ -35,7 +35,7 @@ class Waiters:
 
     @property
     def now_ns(self) -> int:
-        """The time of this turn."""
+        """The time of this turn, in ns."""
         return self._turn.now
 
     def notify(self) -> None:
@@ -44,7 +44,7 @@ class Waiters:
         self._waiting.clear()
 
     def until(self, holds: Callable[[], object], wait_ns: int = 0) -> Generator[Step, None, bool]:
-        """Wait until `holds` returns a true value, up to `wait_ns` (0: no limit); return whether it did."""
+        """Wait until `holds` returns a true value, and return True; return False after `wait_ns` (0: no limit)."""
         if holds():
             return True
         if not wait_ns:
@@ -66,7 +66,7 @@ class Waiters:
     def until_heard(self, account: Account, reply: bytes) -> Generator[Step, None, None]:
         """Wait until this server knows the subscriber to a reply subject, up to INTEREST_NS.
 
-        The interest of a client of another server arrives on another connection than the client's request.
+        If the client is connected to another server, its interest and its request arrive on different connections.
         """
         for _ in range(INTEREST_NS // LOOK_NS):
             if not reply or account.has_interest(reply):

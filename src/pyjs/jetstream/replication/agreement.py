@@ -27,19 +27,19 @@ NOTE = Struct("<BQQQ")  # kind, last sequence of the store, index and term of it
 
 
 class Machine(Protocol):
-    """The machine of a replica, as this module uses it: stream_machine.StreamMachine."""
+    """The part of `stream_machine.StreamMachine` that this module uses."""
 
     replica: Replica
 
     def term_at(self, index: int) -> int:
-        """Return the term of an entry of the log; 0 if the log does not have the entry."""
+        """Return the term of the entry `index` of the log, or 0 if the log does not have the entry."""
 
     def propose_note(self, payload: bytes) -> None:
-        """Propose a note, which is an entry that the replica does not apply."""
+        """Propose a note as an entry of the group's log."""
 
 
 class Agreement:
-    """Determines whether the store of one replica agrees with the log of its group."""
+    """The agreement between the store of one replica and the log of its group, as far as it is known."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
@@ -49,14 +49,17 @@ class Agreement:
         self.in_doubt = False
 
     def begin(self, stored: StoredGroup | None, *, in_doubt: bool) -> None:
-        """Compare the store with the log, before the group is opened. If `in_doubt`, entries may have been lost."""
+        """Compare the store with the log, before the group is opened.
+
+        `stored` is None for a new group. If `in_doubt`, the log may have lost entries.
+        """
         self.in_doubt = in_doubt
         is_unsure = stored is not None and self._is_unsure(stored, in_doubt=in_doubt)
         self.is_unsure = self.is_incomplete or is_unsure
 
     @property
     def is_incomplete(self) -> bool:
-        """Whether the store was dropped and the copy is not complete yet. Its last entry then has term 0."""
+        """Whether the store is an incomplete copy that has replaced a dropped store. Its last entry has term 0."""
         replica = self._machine.replica
         return replica.index > 0 and replica.term == 0
 
@@ -71,7 +74,7 @@ class Agreement:
         return not is_safe or stored.term_at(replica.index) != replica.term
 
     def allows(self, index: int, term: int) -> bool:
-        """Return whether a committed entry does not contradict the store."""
+        """Return False if a committed entry contradicts the store; otherwise True. Update `is_unsure`."""
         if not self.is_unsure:
             return True
         replica = self._machine.replica
@@ -82,18 +85,18 @@ class Agreement:
         return self._has_entry()
 
     def _has_entry(self) -> bool:
-        """Return whether the log has the last entry of the store; if so, the replica is no longer unsure."""
+        """Return whether the store is complete and the log has its last entry; update `is_unsure`."""
         replica = self._machine.replica
         is_there = self._machine.term_at(replica.index) == replica.term
         self.is_unsure = self.is_incomplete or not is_there
         return not self.is_unsure
 
     def role_changed(self) -> None:
-        """Allow another note after a change of leader, since the proposed one may be lost."""
+        """Allow another note after a change of leader, since the proposed note may be lost."""
         self._has_proposed = False
 
     def may_lead(self) -> bool:
-        """Return whether an elected replica may lead now; otherwise propose the note, once.
+        """Return whether an elected replica may lead now; if not, propose a note once, unless the copy is incomplete.
 
         When this is called, all committed entries are applied, and none of them has contradicted the store.
         """
@@ -107,7 +110,10 @@ class Agreement:
         return False
 
     def take(self, index: int, term: int, time_ns: int, base: tuple[int, int]) -> bool:
-        """Apply a note; return whether this replica already has the state of the note, so that it copies nothing."""
+        """Apply a note; return whether this replica already has the state of the note. If not, it must copy.
+
+        `base` is the index and the term of the last entry in the store of the replica that proposed the note.
+        """
         replica = self._machine.replica
         if self.is_unsure and base == (replica.index, replica.term):
             self.is_unsure = False

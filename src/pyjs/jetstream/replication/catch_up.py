@@ -76,7 +76,7 @@ ENTRY_COST = 256  # bytes of memory of an entry, in addition to its payload
 
 
 class Behind(Protocol):
-    """The state machine of the replica, as this module uses it: stream_machine.StreamMachine."""
+    """The part of `stream_machine.StreamMachine` that this module uses."""
 
     js: JetStream
     assignment: Assignment
@@ -93,7 +93,7 @@ class Behind(Protocol):
         """Return the name of a server."""
 
     def has_entries_after(self, index: int) -> bool:
-        """Return whether the log begins with the entry after `index`, or before it."""
+        """Return whether the log has every entry after `index`."""
 
     def sync(self) -> None:
         """Begin to sync the store."""
@@ -102,10 +102,10 @@ class Behind(Protocol):
         """Open the stream without the lost messages, and lead if this replica is elected."""
 
     def sources(self) -> Sequence[int]:
-        """Return the nodes to copy from, the best one first."""
+        """Return the nodes from which this replica can copy, in order of preference."""
 
     def hand_over(self, node: int) -> None:
-        """Transfer the leadership to the replica on another node, which has all messages."""
+        """Transfer the leadership to the replica on another node."""
 
     def send(self, node: int, parts: Sequence[bytes]) -> None:
         """Send a batch to a node."""
@@ -114,7 +114,7 @@ class Behind(Protocol):
         """Continue with the copied stream and its consumers; apply the held entries."""
 
     def give_up(self, last_seq: int) -> None:
-        """Make all replicas of a memory stream begin empty after `last_seq`: none of them has its messages."""
+        """Make all replicas of a memory stream continue after sequence `last_seq` without any messages."""
 
 
 class LostMessages(PyjsError):
@@ -168,7 +168,7 @@ class CatchUp:
         self._machine.stream.turn.go_on(self._steps)
 
     def cancel(self) -> None:
-        """Stop the copy: the replica is closed or removed."""
+        """Stop the copy, because the replica is closed or removed."""
         self._steps.close()
 
     def hold(self, index: int, term: int, time_ns: int, payload: bytes) -> None:
@@ -189,7 +189,10 @@ class CatchUp:
         self._held_size = 0
 
     def installed(self, index: int, last_seq: int) -> None:
-        """Handle a snapshot: the log now begins after entry `index`."""
+        """Drop the held entries, since a snapshot or a note has replaced the entries up to `index`.
+
+        `last_seq` is the last sequence used up to that entry.
+        """
         self.let_go(index)
         self._last_seq = max(self._last_seq, last_seq)
 
@@ -199,7 +202,7 @@ class CatchUp:
 
     @property
     def is_hopeless(self) -> bool:
-        """Whether no replica has the messages of a memory stream."""
+        """Whether the stream is in memory, and all other replicas have answered that they are behind too."""
         assignment = self._machine.assignment
         return assignment.config.storage == MEMORY and len(self._behind) + 1 >= len(assignment.nodes)
 
@@ -240,7 +243,7 @@ class CatchUp:
         log.info(f"The replica of {stream} has caught up")
 
     def _attempt(self) -> Generator[Step, None, tuple[Stream, bytes]]:
-        """Copy the missing messages; return the open stream, and its consumers."""
+        """Copy the missing messages; return the open stream, and a dump of its consumers."""
         found = yield from self._opened()
         try:
             self.store = found.store
@@ -276,7 +279,10 @@ class CatchUp:
         return stream, state.consumers
 
     def _healing_steps(self, store: StreamStore, *, begins: bool) -> Steps:
-        """Mark the store on disk as incomplete before lost messages are copied; remove the mark after the copy."""
+        """Mark a file store as incomplete if the copy `begins`; remove this mark after the copy.
+
+        A store in memory has no mark.
+        """
         if not isinstance(store, FileStore):
             return
         turn = self._machine.stream.turn
@@ -294,7 +300,11 @@ class CatchUp:
             yield from work_steps(self._machine.stream.turn, lambda: drop_copy(store))
 
     def _opened(self) -> Generator[Step, None, Parked]:
-        """Return the stored replica, or a new one."""
+        """Return the stored replica, or a new one if it has no files.
+
+        Raises:
+            StoreFailed: the files cannot be read.
+        """
         js, assignment = self._js, self._machine.assignment
         if assignment.config.storage == FILE and not self.is_dropped:
             for found in js.files.reopen_steps(self._name):
@@ -316,7 +326,7 @@ class CatchUp:
             self._js.files.release(found.store)
 
     def _drop(self, found: Parked) -> Steps:
-        """Remove the store, since it cannot become a correct copy."""
+        """Remove the files of a store that cannot become a correct copy."""
         if found.config.storage == FILE:
             files, self.is_dropped = self._js.files, True
             yield from files.remove_hidden(files.hide(self._name), self._js.shared.metadata)
@@ -332,10 +342,11 @@ class CatchUp:
         return self._others >= OTHERS_MAX and (yield from self._ask(WHOLE)) is not None
 
     def _check_steps(self, store: StreamStore) -> Steps:
-        """Compare the store with the stores of other replicas until the group is known to have all its messages.
+        """Compare a store with those of other replicas until the group is known to have all messages of this store.
 
         Raises:
             LostMessages: another replica has different messages, and needs none from this store.
+            NoSource: no other replica can serve.
         """
         since_ns, turn = -1, self._machine.stream.turn
         while isinstance(store, FileStore) and store.last_seq:
@@ -353,10 +364,10 @@ class CatchUp:
             yield from self.answer.pause(PAUSE_NS)
 
     def _is_common(self, store: FileStore, node: int, *, is_late: bool) -> Generator[Step, None, bool]:
-        """Return whether the group is known to have all messages in the store; False: not yet.
+        """Compare a store with the replica on `node`; return whether the group is known to have all its messages.
 
         Raises:
-            LostMessages: the group does not have some of the messages, and the store may be dropped.
+            LostMessages: the group does not have all messages of the store, and the store may be dropped.
         """
         agreement = self._machine.agreement
         common = yield from common_steps(self._machine, store, node, self.answer)
@@ -380,7 +391,7 @@ class CatchUp:
         return True
 
     def _end_before(self, store: StreamStore) -> Generator[Step, None, State | None]:
-        """Return the state of another replica; None: it has later messages than this store, or does not answer."""
+        """Return the state of another replica, or None if it has later messages than the store or does not answer."""
         have = store.last_seq
         found = yield from self._ask(have)
         if found is not None and found[0] is Kind.PART and found[1] == have:  # the other store ends earlier
@@ -391,7 +402,7 @@ class CatchUp:
         return None if found is None or found[0] is not Kind.END else copy_batch.end_of(found[2])[0]
 
     def _is_whole(self, node: int) -> Generator[Step, None, bool]:
-        """Return whether the replica on a node is undamaged."""
+        """Return whether the replica on a node answers that it is undamaged."""
         group = self._machine.assignment.group
         found = yield from self.answer.steps(
             lambda number: self._machine.send(node, copy_batch.ask(group, number, WHOLE))
@@ -399,7 +410,14 @@ class CatchUp:
         return found is not None and found[0] is Kind.PART
 
     def _copy_steps(self, store: StreamStore) -> Generator[Step, None, State]:
-        """Copy until the store contains the effect of every dropped entry; return the state of the replica."""
+        """Copy until the store contains the effect of every dropped entry; return the other replica's state.
+
+        Raises:
+            NoSource: no other replica can serve.
+            PutBack: lost messages were put back, so the store must be opened again.
+            OtherStore: the copy does not match the state of the other replica.
+            StoreFailed: the store cannot be written.
+        """
         store.keep_headers()
         have = store.last_seq
         while True:
@@ -441,7 +459,7 @@ class CatchUp:
             yield from self.answer.pause(len(data) * NS_PER_S // RATE)
 
     def _check_waiting(self) -> None:
-        """Raise NoSource if the group has waited for this replica for too long."""
+        """Raise NoSource if the group has waited for this replica for longer than GIVE_UP_NS."""
         now_ns = self._machine.stream.turn.now
         if not (self._heals and self._machine.is_elected):
             self._waits_ns = -1
@@ -451,7 +469,10 @@ class CatchUp:
             raise NoSource(f"no other replica can serve {self._machine.stream}")
 
     def _ask(self, have: int) -> Generator[Step, None, tuple[Kind, int, bytes] | None]:
-        """Ask another replica for the messages after `have`; return its answer, or None to try again."""
+        """Ask another replica for the messages after `have`.
+
+        Return its answer as kind, last covered sequence and data, or None if there is no usable answer.
+        """
         nodes = self._machine.sources()
         if not nodes:
             return None

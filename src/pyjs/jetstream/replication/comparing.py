@@ -25,7 +25,7 @@ BIG = 8  # maximum number of messages in one answer, since each may be large
 
 
 class Common(NamedTuple):
-    """The common part of two stores."""
+    """The result of the comparison of a store with that of another replica."""
 
     seq: int  # up to this sequence, the messages of both stores are the same
     differs: bool  # whether a later message of the other store is different
@@ -35,7 +35,10 @@ class Common(NamedTuple):
 def common_steps(
     machine: Lacking, store: StreamStore, node: int, answer: Answer
 ) -> Generator[Step, None, Common]:
-    """Compare the messages of a store with those of the replica on `node`, beginning with the last ones."""
+    """Compare the messages of a store with those of the replica on `node`, from the last one backwards.
+
+    The comparison ends at the first message that is the same in both stores.
+    """
     top = seq = store.last_match(b">")
     count, differs = 1, False
     while seq:

@@ -26,7 +26,7 @@ class ConsumerSnapshots:
         self._coming = (0, b"")  # index and consumers at the beginning of the running sync
 
     def take(self, replica: Replica) -> None:
-        """Store the consumers as of now, because every applied entry is durable."""
+        """Store the current consumers. Every applied entry must be durable."""
         self.begin(replica)
         self.ended(replica.index)
 
@@ -35,19 +35,22 @@ class ConsumerSnapshots:
         self._coming = (replica.index, replica.consumers.dump())
 
     def ended(self, synced_index: int) -> None:
-        """Handle the end of a sync: entries up to `synced_index` are durable."""
+        """Handle the end of a sync, after which entries up to `synced_index` are durable."""
         if self.index < self._coming[0] <= synced_index:
             self.index, self._dump = self._coming
 
     def encode(self, replica: Replica) -> bytes:
-        """Return the consumers as bytes for `load`."""
+        """Return the durable and the current consumers, encoded for `load`."""
         found = [(self.index, self._dump)] if self.index < replica.index else []
         packed: bytes = msgpack.packb([*found, (replica.index, replica.consumers.dump())])
         return packed
 
 
 def load(replica: Replica, data: bytes) -> None:
-    """Restore the consumers of a replica that has just been opened."""
+    """Restore the consumers of a replica that has just been opened, from the data of `ConsumerSnapshots.encode`.
+
+    Consumers as of an entry that the store has not applied are ignored.
+    """
     for index, dump in msgpack.unpackb(data):
         if dump and replica.consumers.index < index <= replica.index:
             replica.consumers.load(dump)

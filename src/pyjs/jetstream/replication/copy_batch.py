@@ -66,7 +66,7 @@ WHOLE = _SEQ_MAX - 1
 
 
 class Kind(IntEnum):
-    """The kinds of batches."""
+    """The kind of a batch, which is its second byte."""
 
     ASK = 16
     PART = 17
@@ -86,7 +86,7 @@ class BadCopy(ValueError):
 
 
 class Ask(NamedTuple):
-    """A question for all messages after sequence `have`."""
+    """A request for the messages after sequence `have`."""
 
     group: int
     number: int
@@ -94,7 +94,7 @@ class Ask(NamedTuple):
 
 
 class AskThese(NamedTuple):
-    """A question for single messages."""
+    """A request for the messages with the sequences `seqs`, or for their message ids."""
 
     group: int
     number: int
@@ -116,7 +116,7 @@ class Piece(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """The state, except for messages, that the copying replica has at the end of the copy."""
+    """The state of the answering replica at the end of a copy, without the messages."""
 
     index: int  # index of the last applied entry
     term: int
@@ -137,7 +137,7 @@ class State:
     consumers: bytes  # a dump of the consumers, see ReplicatedConsumers.dump
 
     def encode(self) -> bytes:
-        """Return the packed state."""
+        """Return the state as a msgpack list."""
         packed: bytes = msgpack.packb(astuple(self))
         return packed
 
@@ -146,18 +146,18 @@ Batch: TypeAlias = Ask | AskThese | Piece
 
 
 def ask(group: int, number: int, have: int) -> list[bytes]:
-    """Return the batch that asks for the messages after sequence `have`."""
+    """Return the batch that requests the messages after sequence `have`."""
     return [_HEADER.pack(VERSION, Kind.ASK, 0, 0, group, number), _ASK.pack(have)]
 
 
 def ask_these(group: int, number: int, seqs: Sequence[int], *, ids: bool = False) -> list[bytes]:
-    """Return the batch that asks for the messages `seqs` (ascending, up to SEQS_MAX), or with `ids` for their ids."""
+    """Return the batch that requests the messages `seqs` (ascending, up to SEQS_MAX), or only their ids."""
     kind = Kind.ASK_IDS if ids else Kind.ASK_THESE
     return [_HEADER.pack(VERSION, kind, 0, 0, group, number), array("Q", seqs).tobytes()]
 
 
 def refusal(kind: Kind, group: int, number: int) -> list[bytes]:
-    """Return an answer without messages. `kind` is NOT_NOW, BEHIND, or GONE (the asking replica was removed)."""
+    """Return the batch of an answer without messages; `kind` is NOT_NOW, BEHIND or GONE."""
     return [_HEADER.pack(VERSION, kind, 0, 0, group, number)]
 
 
@@ -214,7 +214,7 @@ def read(data: bytes) -> Batch:
 
 
 def _asked(body: bytes) -> tuple[int, ...]:
-    """Check the body of a question for single messages; return its sequences."""
+    """Return the sequences in the body of a request for single messages. Raises BadCopy."""
     if len(body) % 8 or not 0 < len(body) <= 8 * SEQS_MAX:
         raise BadCopy(f"size: {len(body)} bytes of sequences")
     seqs = tuple(sequences(body))
@@ -249,10 +249,10 @@ def encode_record(message: StoredMessage) -> bytes:
 
 
 def records_of(data: bytes) -> Iterator[StoredMessage]:
-    """Yield the messages in checked data, in the order of their sequences.
+    """Yield the messages in a list of records.
 
     Raises:
-        BadCopy: the next bytes are not a valid record, or its sequence does not ascend.
+        BadCopy: the next record is invalid, or its sequence is not higher than the previous one.
     """
     at = last = 0
     while at < len(data):
@@ -271,10 +271,10 @@ def records_of(data: bytes) -> Iterator[StoredMessage]:
 
 
 def end_of(data: bytes) -> tuple[State, bytes]:
-    """Return the state in the data of an `end`, and its records.
+    """Return the state and the records in the data of an answer of kind END.
 
     Raises:
-        BadCopy: the data is not that of an `end`.
+        BadCopy: the data does not begin with a valid state.
     """
     size = _SIZE.unpack_from(data)[0] if len(data) >= _SIZE.size else len(data)
     if size > len(data) - _SIZE.size:
@@ -294,7 +294,7 @@ def records_in(kind: Kind, upto: int, data: bytes) -> bytes:
     """Return the records in the data of an answer.
 
     Raises:
-        BadCopy: the data is that of an `end` without a state.
+        BadCopy: `kind` is END, and the data does not begin with a valid state.
     """
     return end_of(data)[1] if kind is Kind.END else data
 
@@ -306,5 +306,5 @@ def _is_kind(value: object, kind: str) -> bool:
 
 
 def sequences(packed: bytes) -> memoryview[int]:
-    """Return packed sequences, u64 each, as integers."""
+    """Return packed sequences (u64 each) as a view of integers on the same memory."""
     return memoryview(packed).cast("Q")

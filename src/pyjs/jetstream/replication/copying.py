@@ -57,10 +57,9 @@ _ID = Struct("<QqII")
 
 
 def serve(stream: Stream | None, question: Ask, applied: tuple[int, int]) -> list[list[bytes]]:
-    """Return the batches that answer a question; the stream is None if its replica cannot serve.
+    """Return the batches that answer a request for messages; `stream` is None if its replica cannot serve.
 
-    `applied` is index and term of the last entry of the group that was applied, which may be one without effect on
-    the stream.
+    `applied` is the index and the term of the last applied entry, even if the entry had no effect on the stream.
     """
     replica = stream.replica if stream is not None else None
     if stream is None or replica is None or replica.is_working or stream.closed:
@@ -74,9 +73,9 @@ def serve(stream: Stream | None, question: Ask, applied: tuple[int, int]) -> lis
 
 
 def serve_these(store: StreamStore | None, stream: Stream | None, question: AskThese) -> list[list[bytes]]:
-    """Return the batches that answer a question for some messages, or for the ids of removed ones.
+    """Return the batches that answer a request for single messages, or for the ids of removed messages.
 
-    `store` is None if no messages can be read now; `stream` is None if the ids are not known.
+    `store` is None if no messages can be read now. `stream` is None if the ids are not known.
     """
     group, number = question.group, question.number
     if stream is not None and question.ids:
@@ -98,7 +97,7 @@ def serve_these(store: StreamStore | None, stream: Stream | None, question: AskT
 
 
 def readable(store: StreamStore, seq: int) -> StoredMessage | None:
-    """Return a message, or None if it is absent or damaged."""
+    """Return a message, or None if it is absent, is damaged, or cannot be read now."""
     try:
         return store.get_checked(seq)
     except NotNow:
@@ -106,12 +105,18 @@ def readable(store: StreamStore, seq: int) -> StoredMessage | None:
 
 
 def removed_in(stream: Stream, first: int, last: int) -> list[StoredMessage]:
-    """Return a message with only the id for each id of messages `first`..`last` that still counts as a duplicate."""
+    """Return the ids of the messages `first` to `last` that still count as duplicates.
+
+    Each id is returned as a message with the sequence and time of the original message and only the id as its header.
+    """
     return _removed(stream, first - 1, last)
 
 
 def _records(stream: Stream, have: int) -> tuple[bytes, int] | None:
-    """Return the records after `have`, and the sequence up to which they are complete; None: a read failed."""
+    """Return encoded messages after sequence `have`, and the sequence up to which they are complete.
+
+    Return None if a message cannot be read.
+    """
     store = stream.store
     everything = store.make_filter(())
     found: list[StoredMessage] = []
@@ -135,7 +140,10 @@ def _records(stream: Stream, have: int) -> tuple[bytes, int] | None:
 
 
 def _removed(stream: Stream, after: int, upto: int) -> list[StoredMessage]:
-    """Return a message with only the id for each id that still counts, whether or not its message was removed."""
+    """Return the ids of the messages `after` + 1 to `upto` that still count as duplicates, as in `removed_in`.
+
+    The result includes the ids of messages that were not removed.
+    """
     dedupe = stream.dedupe
     first, end = _place_of(stream, after + 1), _place_of(stream, upto + 1)
     dump = dedupe.dump(first, end - first)
@@ -150,7 +158,7 @@ def _removed(stream: Stream, after: int, upto: int) -> list[StoredMessage]:
 
 
 def _place_of(stream: Stream, seq: int) -> int:
-    """Return the number of ids that belong to messages before `seq`."""
+    """Return the number of ids in the duplicate window that belong to messages before `seq`."""
     low, high = 0, len(stream.dedupe)
     while low < high:
         middle = (low + high) // 2
@@ -162,7 +170,7 @@ def _place_of(stream: Stream, seq: int) -> int:
 
 
 def _kept_ids(stream: Stream, deleted: array[int]) -> bytes:
-    """Return the sequences of removed messages whose ids still count as duplicates."""
+    """Return the sequences (u64 each) of removed messages whose ids still count as duplicates."""
     dedupe, first_seq = stream.dedupe, stream.store.first_seq
     heads = memoryview(dedupe.dump(0, len(dedupe))[: _ID.size * len(dedupe)]).cast("Q")
     counting = [seq for seq, size in zip(heads[::3], heads[2::3], strict=True) if size]
@@ -206,7 +214,8 @@ def put(store: StreamStore, message: StoredMessage) -> None:
     """Add a message to a copy.
 
     Raises:
-        StoreFailed: the message was not stored.
+        StoreFailed: the store has failed.
+        OtherStore: the message does not follow the last message of the store.
     """
     store.skip_seqs_to(message.seq - 1)
     if store.store(message.subject, message.headers, message.payload, message.ts) != message.seq:
@@ -214,10 +223,10 @@ def put(store: StreamStore, message: StoredMessage) -> None:
 
 
 def end_steps(store: StreamStore, state: State, deleted: memoryview[int], *, erases: bool = False) -> Steps:
-    """Make the copy equal to `state`: remove the messages that are not in it, in one change.
+    """Make the copy equal to `state`: remove the messages that are not in `state`, in one change.
 
     Messages that the other replica has lost stay if the copy has them. With `erases`, removed messages that are not
-    at the front are also overwritten in the file: they may have been erased before and put back by a repair.
+    at the front are also overwritten in the file. They may have been erased before and put back by a repair.
 
     Raises:
         OtherStore: the copy does not match the state.
@@ -242,7 +251,7 @@ def end_steps(store: StreamStore, state: State, deleted: memoryview[int], *, era
 
 
 def _check(store: StreamStore, state: State, first_seq: int, more: int) -> None:
-    """Raise OtherStore unless the store has the messages of `state` and `more` further ones."""
+    """Raise OtherStore if the numbers or sequences of the store are not those of `state` with `more` messages."""
     size = state.size if not more else store.bytes
     if (store.msgs, store.bytes, store.first_seq, store.last_seq) != (
         state.msgs + more,
@@ -256,7 +265,7 @@ def _check(store: StreamStore, state: State, first_seq: int, more: int) -> None:
 
 
 def is_there(store: StreamStore, seq: int) -> bool:
-    """Return whether a store has a message."""
+    """Return whether a store has a message with the sequence `seq`."""
     return store.catalogue.next_match(seq, store.make_filter(())) == seq
 
 
@@ -298,9 +307,10 @@ def lacking_steps(
 def lacking_ids_steps(
     store: StreamStore, state: State
 ) -> Generator[Step, None, tuple[list[int], dict[int, StoredMessage]]]:
-    """Compare the removed messages whose ids count in `state` with a copy.
+    """Find the removed messages of `state` whose ids still count as duplicates.
 
-    Return the sequences of those that the copy lacks, and the others, each as a message with only its headers.
+    Return the sequences of those that the copy lacks and, by sequence, a message with only headers for each of the
+    others.
     """
     kept = sequences(state.kept)
     if not kept:
@@ -313,9 +323,9 @@ def lacking_ids_steps(
 def _erase_steps(
     store: StreamStore, state: State, deleted: memoryview[int], lost: set[int], *, erases: bool
 ) -> Steps:
-    """Erase removed messages whose ids no longer count: a start would read the ids from their headers.
+    """Erase removed messages whose ids no longer count, since a start would read the ids from their headers.
 
-    With `erases`, also erase removed messages without an id that are not at the front.
+    Messages in `lost` stay. With `erases`, also erase removed messages without an id that are not at the front.
     """
     kept, everything = lost | set(sequences(state.kept)), store.make_filter(())
     front = []
@@ -334,9 +344,9 @@ def _erase_steps(
 
 
 class Answer:
-    """The answer to the current question: its pieces arrive in any order, and a chore waits for them.
+    """The answer of another replica to a question. Its pieces arrive in any order, while a chore waits for them.
 
-    `asker` (0 to 3) is a part of each question's number: it distinguishes the askers of one group.
+    `asker` (0 to 3) is a part of each question's number. It distinguishes the askers of one group.
     """
 
     def __init__(self, turn: Turn, timers: Timers, asker: int) -> None:
@@ -352,7 +362,10 @@ class Answer:
         self._number = other._number
 
     def steps(self, send: Callable[[int], object]) -> Generator[Step, None, tuple[Kind, int, bytes] | None]:
-        """Call `send` with a new question number; return kind, `upto` and data of the answer, None without one."""
+        """Call `send` with a new question number, and wait for the answer.
+
+        Return kind, `upto` and data of the answer, or None if the next piece does not arrive within ANSWER_NS.
+        """
         self._number = (self._number + 4) & 0xFFFFFFFF
         self._pieces.clear()
         send(self._number)
@@ -372,7 +385,7 @@ class Answer:
             yield self._park
 
     def came(self, piece: Piece) -> None:
-        """Store a piece, and wake the chore when the answer is complete."""
+        """Store a piece of the answer to the current question, and wake the chore when the answer is complete."""
         if piece.number == self._number:
             self._pieces[piece.place] = piece
             self._deadline_ns = max(self._deadline_ns, self._turn.now + ANSWER_NS)

@@ -48,11 +48,11 @@ class Interests(Protocol):
         """Make the other servers stop sending messages for these subscriptions."""
 
     def fence(self, passed: Callable[[], None]) -> None:
-        """Call `passed` when all messages that the others sent before they learned of the withdrawal have arrived."""
+        """Call `passed` when all messages that other servers sent before they processed `withdraw` have arrived."""
 
 
 class Departure:
-    """Transfers all leaderships of this server."""
+    """The transfer of all stream leaderships of this server before it stops."""
 
     def __init__(
         self, streams: ReplicatedStreams, waiters: Waiters, turn: Turn, interests: Interests
@@ -70,7 +70,7 @@ class Departure:
         return any(machine.leads for machine in self._led)
 
     def begin_steps(self, pause: Callable[[], None]) -> Steps:
-        """Make other servers and, with `pause`, this server's clients stop sending; answer the messages received."""
+        """Make the other servers stop sending, call `pause`, and store and answer the messages received before."""
         for machine in self._streams.machines():
             stream, keys = machine.stream, [*direct_keys_of(machine.js, machine.stream)]
             keys += keys_of(stream) if machine.leads else ()
@@ -105,7 +105,7 @@ class Departure:
 
 
 class Resignation:
-    """Ends or interrupts the leadership of this server for one stream, while clients of all servers continue."""
+    """The end or the interruption of this server's leadership of one stream, while clients continue to work."""
 
     def __init__(self, js: JetStream, stream: Stream, interests: Interests) -> None:
         self._js = js
@@ -149,7 +149,7 @@ class Resignation:
 
 
 def direct_keys_of(js: JetStream, stream: Stream) -> Iterator[Key]:
-    """Yield the subscriptions of a replica to direct gets, as announced to other servers."""
+    """Yield subject and queue group of a replica's subscriptions to direct gets, as announced to other servers."""
     domain = js.options.domain
     for api in ("$JS.API", f"$JS.{domain}.API") if domain else ("$JS.API",):
         yield f"{api}.DIRECT.GET.{stream.name}".encode(), DIRECT_QUEUE
@@ -157,7 +157,7 @@ def direct_keys_of(js: JetStream, stream: Stream) -> Iterator[Key]:
 
 
 def keys_of(stream: Stream) -> Iterator[Key]:
-    """Yield the subscriptions of a leader to messages, acknowledgements and requests for messages."""
+    """Yield subject and queue group of the subscriptions of a leader: to messages, acks, pulls and flow control."""
     for subject in stream.config.subjects:
         yield subject.encode(), b""
     for consumer in stream.consumers.values():

@@ -52,7 +52,7 @@ class Damage(Enum):
 
 
 class Damaged(Lacking, Protocol):
-    """The state machine of the replica, as this module uses it: stream_machine.StreamMachine."""
+    """The part of `stream_machine.StreamMachine` that this module uses."""
 
     is_elected: bool
     damage: Damage
@@ -71,7 +71,7 @@ class Damaged(Lacking, Protocol):
 
 
 def is_refused(stream: Stream, question: Ask) -> bool:
-    """Return whether `question` asks for an undamaged replica, and the replica here is damaged."""
+    """Return whether `question` requests an undamaged replica, and this one is damaged."""
     return question.have == WHOLE and is_damaged(stream)
 
 
@@ -136,7 +136,10 @@ class Repairs:
         self._next_ns = 0
 
     def steps(self) -> Generator[Step, None, bool]:
-        """Repair the damaged segments whose messages other replicas have; return whether any was repaired."""
+        """Repair the damaged segments whose messages other replicas have; return whether a segment was repaired.
+
+        Return False without an attempt during the pause after a failed write.
+        """
         turn, damaged, is_done, has_failed = (
             self._machine.stream.turn,
             self._store.examiner.damaged,
@@ -155,7 +158,7 @@ class Repairs:
 
 
 def _whole_node(machine: Damaged, attempt: int) -> Generator[Step, None, int]:
-    """Ask one other replica; return its node if it is undamaged, otherwise 0."""
+    """Ask one other replica whether it is undamaged; return its node if it is, otherwise 0."""
     nodes = machine.sources()
     if not nodes:
         return 0

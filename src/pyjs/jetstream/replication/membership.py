@@ -38,7 +38,7 @@ LAG_MAX = 4  # maximum number of entries that a new voter may lack; publishers w
 
 
 class Machine(Protocol):
-    """The state machine of the replica, as this module uses it: stream_machine.StreamMachine."""
+    """The part of `stream_machine.StreamMachine` that this module uses."""
 
     js: JetStream
     stream: Stream
@@ -59,9 +59,9 @@ def regroup_steps(
     silent: Container[int],
     resign: Callable[[int], Steps],
 ) -> Steps:
-    """Adapt the members of the group to the metadata while this node leads.
+    """Change the members of the group until they match the metadata, or this node no longer leads.
 
-    `silent` nodes do not answer; `resign` transfers the leadership to another node.
+    `silent` contains the nodes that do not respond. `resign` transfers the leadership to another node.
     """
     watch = _Watch(machine)
     while machine.leads:
@@ -82,14 +82,14 @@ def regroup_steps(
 
 
 class _Watch:
-    """Warns if replicas that must be removed remain in the group for long."""
+    """A watch that warns if replicas that must be removed remain in the group for longer than WARN_NS."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
         self._since: tuple[int, set[int]] | None = None  # start of the wait, and the nodes that remain
 
     def look(self, found: GroupStatus) -> None:
-        """Warn once if replicas that must be removed have remained for long although no replica is being added."""
+        """Warn once if voters that must be removed have remained for WARN_NS although no voter is missing."""
         machine, here = self._machine, {each.peer for each in found.replicas if each.is_voter}
         wanted, now_ns = _wanted(machine.assignment), machine.stream.turn.now
         if here <= wanted or not wanted <= here:
@@ -104,7 +104,7 @@ class _Watch:
 
 
 def is_settled(assignment: Assignment, found: GroupStatus) -> bool:
-    """Return whether a group has the replicas of the metadata, all of them voters."""
+    """Return whether the members of a group are exactly the replicas in the metadata, all of them voters."""
     return {each.peer for each in found.replicas if each.is_voter} == _wanted(assignment) and all(
         each.is_voter for each in found.replicas
     )
@@ -117,7 +117,7 @@ def _wanted(assignment: Assignment) -> set[int]:
 def _next_changes(
     machine: Machine, found: GroupStatus, node: int, silent: Container[int]
 ) -> Generator[Step, None, Changes | None]:
-    """Return the next changes; [] means to wait, None that the group matches the metadata."""
+    """Return the next changes of the members, [] to wait, or None if the group matches the metadata."""
     if is_settled(machine.assignment, found):
         return None
     wanted = _wanted(machine.assignment)
@@ -140,7 +140,7 @@ def _next_changes(
 def _are_ready(
     machine: Machine, nodes: Sequence[int], node: int, silent: Container[int]
 ) -> Generator[Step, None, bool]:
-    """Return whether a majority of the replicas on `nodes` has all messages, as the leader on `node` has."""
+    """Return whether a majority of the replicas on `nodes` has all messages; the leader on `node` has them."""
     ready = int(node in nodes)
     for other in nodes:
         if 2 * ready > len(nodes):
@@ -151,7 +151,7 @@ def _are_ready(
 
 
 def _is_ready(machine: Machine, node: int) -> Generator[Step, None, bool]:
-    """Return whether the replica on a node has all messages."""
+    """Return whether the replica on a node answers that it has all messages."""
     found = yield from machine.poll.steps(partial(_ask, machine, node))
     return found is not None and found[0] is Kind.PART
 
@@ -162,7 +162,7 @@ def _ask(machine: Machine, node: int, number: int) -> None:
 
 
 def _heir(assignment: Assignment, found: GroupStatus, node: int, silent: Container[int]) -> int:
-    """Return the node that should lead in place of this one, which must be removed; 0: no other voter answers."""
+    """Return the node that should lead in place of `node`, or 0 if no other wanted voter responds."""
     wanted = _wanted(assignment)
     heirs = [
         (each.lag or 0, each.node)
@@ -175,7 +175,10 @@ def _heir(assignment: Assignment, found: GroupStatus, node: int, silent: Contain
 def leave_steps(
     machine: Machine, consensus: Consensus, node: int, wanted: Callable[[], Assignment | None]
 ) -> Steps:
-    """Wait until the group has removed the replica on this node, or `wanted` returns None."""
+    """Wait until the group has removed the replica on this node, or `wanted` returns None.
+
+    `wanted` returns the current assignment of the stream, or None if there is nothing to wait for.
+    """
     group = machine.assignment.group
     at = 0
     while (current := wanted()) is not None:

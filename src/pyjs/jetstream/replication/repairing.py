@@ -40,7 +40,7 @@ WRITTEN_NS = 50 * NS_PER_MS  # time between two checks whether a segment was wri
 
 
 class Lacking(Protocol):
-    """The state machine of the replica, as this module uses it: stream_machine.StreamMachine."""
+    """The part of `stream_machine.StreamMachine` that this module uses."""
 
     js: JetStream
     stream: Stream
@@ -51,7 +51,7 @@ class Lacking(Protocol):
         """The number of the group."""
 
     def sources(self) -> Sequence[int]:
-        """Return the nodes to copy from, the best one first."""
+        """Return the nodes from which this replica can copy, in order of preference."""
 
     def name_of(self, node: int) -> str:
         """Return the name of a server."""
@@ -70,7 +70,7 @@ def told(senders: Mapping[str, int]) -> str:
 
 
 def repair_steps(machine: Lacking, number: int) -> Generator[Step, None, bool]:
-    """Repair the damaged segment `number`; return whether it was repaired."""
+    """Repair the damaged segment `number` with messages from other replicas; return whether it was repaired."""
     stream = machine.stream
     store = stream.store
     assert isinstance(store, FileStore)
@@ -98,9 +98,9 @@ def repair_steps(machine: Lacking, number: int) -> Generator[Step, None, bool]:
 
 
 def _ids_steps(machine: Lacking, store: FileStore, number: int) -> Generator[Step, None, Found]:
-    """Ask the other replicas for the ids of a segment's removed messages that still count as duplicates; return them.
+    """Return the ids of a segment's removed messages that still count as duplicates on other replicas.
 
-    If a start found the damage, this replica may not have read these ids.
+    Each id is returned as a message without payload. If a start found the damage, this replica may lack these ids.
     """
     found: Found = {}
     base, last = store.range_of(number)
@@ -140,9 +140,10 @@ def fetch_steps(
     size_max: int = 1 << 62,
     ids: bool = False,
 ) -> Generator[Step, None, Found]:
-    """Return those messages in `seqs` that the replica on `node` has undamaged and that are `is_right`.
+    """Return the messages `seqs` (ascending) that the replica on `node` can read and that `is_right` accepts.
 
-    With `ids`, return the ids of removed messages instead. Requests end once `size_max` bytes have arrived.
+    With `ids`, return messages with only the ids of removed messages instead. Requests end once `size_max` bytes have
+    arrived, or if the replica does not answer.
     """
     found: Found = {}
     at, size = 0, 0

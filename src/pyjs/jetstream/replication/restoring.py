@@ -66,12 +66,13 @@ def put_back_steps(
     here: Mapping[int, StoredMessage],
     answer: Answer,
 ) -> Steps:
-    """Put back messages that the store lacks, rewrite its damaged segments, and close the store.
+    """Put back the messages `seqs`, which the store lacks, rewrite its damaged segments, and close the store.
 
     A segment does not change unless the other replicas have all its missing messages. `ids` are the sequences of
     removed messages whose ids still count but are not in the store. They are put back as messages with only an id,
-    which the end of the copy removes. `here` are the ids of removed messages that the store has: rewritten segments
-    keep them. Return without closing the store if no segment lacks messages and no other replica has any of `ids`.
+    which the end of the copy removes. `here` has the ids of removed messages that the store has. Rewritten segments
+    keep these ids. Return without closing the store if no segment lacks messages and no other replica has any of
+    `ids`.
 
     Raises:
         PutBack: segments were rewritten, so the store must be reopened.
@@ -114,9 +115,10 @@ def put_back_steps(
 def _found_steps(
     machine: Lacking, wanted: Sequence[int], answer: Answer, size_max: int, *, ids: bool = False
 ) -> Generator[Step, None, tuple[list[StoredMessage], Counter[str]]]:
-    """Return the `wanted` messages (or their `ids`) that other replicas have, and how many each server sent.
+    """Return the `wanted` messages from other replicas, and the number of messages that each server sent.
 
     Requests end once `size_max` bytes have arrived. Messages are returned up to the first one that did not arrive.
+    With `ids`, return messages with only the ids, for all `wanted` messages whose ids have arrived.
     """
     found: dict[int, StoredMessage] = {}
     names: Counter[str] = Counter()
@@ -139,7 +141,8 @@ def places_steps(
     """Return a list of (segment number, sequences): the segments to which the messages `seqs` belong.
 
     The `damaged` segments are always included. A missing segment gets a number between those of its neighbours. If
-    there is no free number, its messages go to the end of the preceding segment; without one, they are left out.
+    there is no free number, its messages go to the end of the preceding segment. If there is no preceding segment
+    either, its messages are left out.
     """
     ranges = store.ranges()
     bases = [base for _, base, _ in ranges]
@@ -164,7 +167,7 @@ def places_steps(
 
 
 def _span(store: FileStore, number: int, seq: int) -> tuple[int, int]:
-    """Return the first and the last sequence of a segment, or of the gap in which a new one with `seq` is created.
+    """Return the first and the last sequence of a segment, or of the gap for a new segment that contains `seq`.
 
     The new segment may replace a file that has only ids of removed messages.
     """
@@ -176,10 +179,10 @@ def _span(store: FileStore, number: int, seq: int) -> tuple[int, int]:
 
 
 def _free_number(store: FileStore, low: int, end: int) -> int:
-    """Return the number of a missing segment: the first one in low .. end - 1 that no other file uses; 0: none.
+    """Return a number from `low` to `end` - 1 for a missing segment, or 0 if this range is empty.
 
-    If all are used, return the number of the last file that has only ids of removed messages: the new segment
-    replaces that file and includes its ids.
+    Return the first number that no file uses. If files with only ids of removed messages use all numbers, return the
+    last number. The new segment then replaces that file and includes its ids.
     """
     kept = 0
     for number in range(max(low, end - NUMBERS_MAX), end):
@@ -190,7 +193,9 @@ def _free_number(store: FileStore, low: int, end: int) -> int:
 
 
 def write(disk: Disk, log: Log, directory: str, jobs: Sequence[SegmentRewrite]) -> None:
-    """Write segments and replace the old files, in any thread; after a crash, each file is either old or new.
+    """Write the segments of `jobs`, and replace the old files. This may run in any thread.
+
+    After a crash, each file is either old or new.
 
     Raises:
         Exception: a segment cannot be written.
@@ -227,7 +232,7 @@ def note_copy_steps(turn: Turn, store: FileStore) -> Steps:
 
 
 def _first_copied(store: FileStore) -> int:
-    """Return the number of the first segment with copied messages that no mark covers; -1: there are none."""
+    """Return the number of the first segment with copied messages that no mark covers, or -1 if there is none."""
     try:
         text = store.files.disk.read_file(f"{store.files.directory}/{COPIED}")
     except FileNotFoundError:
@@ -238,7 +243,7 @@ def _first_copied(store: FileStore) -> int:
 
 
 def drop_copy(store: FileStore) -> None:
-    """Remove the copied messages that no mark of a closed store covers, in any thread.
+    """Remove the copied messages of a closed store that no mark covers. This may run in any thread.
 
     Raises:
         OSError: some files may be left.
@@ -257,7 +262,10 @@ def drop_copy(store: FileStore) -> None:
 
 
 def end_copy(store: FileStore) -> None:
-    """Remove the note, in any thread: a mark covers the copied messages, or they were removed. Raises OSError."""
+    """Remove the note of a copy, after a mark covers the copied messages or they were removed. Raises OSError.
+
+    This may run in any thread.
+    """
     disk, path = store.files.disk, f"{store.files.directory}/{COPIED}"
     if disk.exists(path):
         disk.unlink(path)
@@ -281,7 +289,7 @@ class FileWork(Job):
         self._work()
 
     def finish(self, failure: Exception | None) -> None:
-        """Wake the chore, in a turn."""
+        """Store the result in the outcome, which wakes the chore. Called in a turn."""
         self._outcome.settle(None, failure)
 
 
@@ -299,7 +307,7 @@ def synced_steps(turn: Turn, store: FileStore, job: SyncJob) -> Steps:
 
 
 def removed_steps(turn: Turn, store: FileStore) -> Steps:
-    """Remove the files that are no longer needed, since a start would find the damage in them again."""
+    """Remove the files that the store no longer needs, since a start would find the damage in them again."""
     errors: list[OSError | None] = [None]
     while errors[-1] is None and (removal := store.begin_removal()) is not None:
         yield from work_steps(turn, partial(_keep_error, removal, errors))
@@ -307,7 +315,13 @@ def removed_steps(turn: Turn, store: FileStore) -> Steps:
 
 
 def cleared_steps(turn: Turn, store: FileStore) -> Steps:
-    """Sync the store, then remove unneeded files: their records could remove messages that are put back later."""
+    """Sync the store, then remove the files that it no longer needs.
+
+    The records in these files could remove messages that are put back later.
+
+    Raises:
+        OSError: the sync failed.
+    """
     job = store.begin_sync()
     if job is not None:
         yield from synced_steps(turn, store, job)

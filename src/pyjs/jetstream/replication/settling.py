@@ -32,7 +32,7 @@ WAITING_MAX = 10_000  # maximum number of waiting requests
 
 
 class Log(Protocol):
-    """The log of a group, as this module uses it: stream_machine.StreamMachine."""
+    """The part of `stream_machine.StreamMachine` that this module uses."""
 
     @property
     def has_tail(self) -> bool:
@@ -43,7 +43,7 @@ class Log(Protocol):
 
 
 class Settling:
-    """Makes direct gets of one replica wait until the entries at the end of its log are applied."""
+    """The direct gets of one replica that wait until the entries at the end of its log are applied."""
 
     def __init__(self, turn: Turn, timers: Timers, log: Log) -> None:
         self._turn = turn
@@ -58,11 +58,11 @@ class Settling:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no request waits, so a new one may be answered at once."""
+        """Whether no direct get waits, so that a new one may be answered at once."""
         return not (self._waiting or self._continuing)
 
     def steps(self) -> Steps:
-        """Wait, for a bounded time, for the answer to a question that is sent to the leader after this call."""
+        """Wait until all entries that are committed now are applied, or until waiting direct gets are released."""
         yield self._wait
         self._continuing -= 1
 
@@ -91,7 +91,7 @@ class Settling:
             self._ask()
 
     def release(self) -> None:
-        """Let all requests continue."""
+        """Let all waiting direct gets continue at once."""
         self._end_question()
         self._continue(len(self._waiting))
 

@@ -43,7 +43,7 @@ LEAD_NS = 5 * NS_PER_S  # time to wait for the election of the only member
 
 
 class Machine(Protocol):
-    """The state machine of the replica, as this module uses it: stream_machine.StreamMachine."""
+    """The part of `stream_machine.StreamMachine` that this module uses."""
 
     js: JetStream
     stream: Stream
@@ -53,7 +53,7 @@ class Machine(Protocol):
     catch_up: CatchUp | None
 
     def end(self) -> None:
-        """Stop leading, and do not lead again."""
+        """Stop leading and copying."""
 
     def lead_again(self) -> None:
         """Lead if this replica is elected."""
@@ -63,8 +63,8 @@ def finish_steps(machine: Machine, conclude: Callable[[], bool], silence: Callab
     """Stop accepting messages with `silence`, then apply all entries in the log of the group.
 
     The group has no other member, so its whole log is valid. If the replica is not elected, for example because the
-    log has lost the removal of the other members, `conclude` applies the log without an election; it returns whether
-    that is done.
+    log has lost the removal of the other members, `conclude` applies the log without an election and returns whether
+    it has done so.
 
     Raises:
         ApiError: the outcome of the last proposals is unknown.
@@ -85,7 +85,7 @@ def finish_steps(machine: Machine, conclude: Callable[[], bool], silence: Callab
 
 
 def _applied_steps(machine: Machine, is_applied: Callable[[], bool]) -> Steps:
-    """Wait until the whole log of the group is applied. Raises StoreFailed if the replica has failed."""
+    """Wait until the whole log of the group is applied. Raises StoreFailed if the replica or the log has failed."""
     pause = Answer(machine.stream.turn, machine.js.shared.timers, 0)
     try:
         while not is_applied() or machine.replica.is_working:
@@ -97,7 +97,7 @@ def _applied_steps(machine: Machine, is_applied: Callable[[], bool]) -> Steps:
 
 
 def single_steps(machine: Machine, is_applied: Callable[[], bool], end_group: Callable[[], None]) -> Steps:
-    """Convert a replica that has finished to a stream without a group; `end_group` removes the log of its group.
+    """Convert a replica to a stream without a group, after `finish_steps`; `end_group` removes the group's log.
 
     The replica proposes nothing more, and first waits until its proposals (for example acks) are applied.
 
@@ -116,7 +116,7 @@ def single_steps(machine: Machine, is_applied: Callable[[], bool], end_group: Ca
 
 
 def _store_steps(machine: Machine) -> Generator[Step, None, list[StoredConsumer]]:
-    """Make messages, consumers and then the configuration durable; return the consumers that are in memory only.
+    """Make messages, consumers and then the configuration durable; return the consumers that have no files.
 
     Raises:
         StoreFailed: a file cannot be written.
@@ -140,7 +140,7 @@ def _store_steps(machine: Machine) -> Generator[Step, None, list[StoredConsumer]
 
 
 def _keep_steps(machine: Machine) -> Generator[Step, None, list[StoredConsumer]]:
-    """Store the committed consumers; return those that are in memory only.
+    """Write the committed consumers to files; return the consumers that have no files.
 
     Raises:
         StoreFailed: they cannot be written.

@@ -74,7 +74,7 @@ class BadMarker(PyjsError):
 
 
 class Owner(Protocol):
-    """The streams of the node: streams.ReplicatedStreams."""
+    """The part of `streams.ReplicatedStreams` that this module uses."""
 
     led: list[Stream]
     lost: list[Stream]
@@ -83,22 +83,22 @@ class Owner(Protocol):
     accepted: set[int]  # groups for which an operator has accepted the loss of messages
 
     def mend_steps(self, machine: StreamMachine, *, failed: bool = True) -> Steps:
-        """Open a failed or repaired replica again."""
+        """Open a failed or repaired replica again; with `failed`, pause first."""
 
     def hand_over(self, machine: StreamMachine, node: int = 0) -> None:
-        """Transfer the leadership to the replica on `node`; 0: to the replica with the most complete log."""
+        """If this node leads, transfer the leadership to the replica on `node` (0: on any other node)."""
 
     def regroup(self, machine: StreamMachine) -> None:
-        """Adapt the members of the group to the metadata."""
+        """Change the members of the group to match the metadata, if this node leads the group."""
 
     def sources(self, machine: StreamMachine) -> Sequence[int]:
-        """Return the nodes to copy from, the best one first."""
+        """Return the nodes from which a replica can copy, in order of preference."""
 
     def send(self, node: int, parts: Sequence[bytes]) -> None:
         """Send a batch to a node."""
 
     def term_at(self, group: int, index: int) -> int:
-        """Return the term of an entry of the log, 0 if the log does not have it."""
+        """Return the term of the entry `index` in the group's log, or 0 if the log does not have the entry."""
 
     def name_of(self, node: int) -> str:
         """Return the name of a server."""
@@ -140,7 +140,7 @@ class StreamMachine:
         return f"{self.assignment.raft_group} of {self.stream}"
 
     def attach(self, stream: Stream) -> None:
-        """Use an open stream; called before the group is opened."""
+        """Use an open stream from now on, with a new replica. Called before the group is opened, and after a copy."""
         self.stream = stream
         self.replica = Replica(stream, self, self)
         self.replica.consumers.opener = ConsumerOpener(self.js, stream, resources_of(self.js, stream))
@@ -247,16 +247,16 @@ class StreamMachine:
 
     @property
     def is_behind(self) -> bool:
-        """Whether this replica cannot serve copies."""
+        """Whether this replica copies or is unsure, so that it cannot serve copies."""
         return self.catch_up is not None or self.agreement.is_unsure
 
     # -- Machine -----------------------------------------------------------------------------------------------
 
     def apply(self, index: int, term: int, time_ns: int, payload: bytes, proposal: object | None) -> None:
-        """Apply a committed entry.
+        """Apply a committed entry, or hold it while this replica copies.
 
         Raises:
-            PyjsError: the replica has stopped, now or before.
+            PyjsError: the replica has stopped, or the entry has an unknown format.
         """
         assert proposal is None or isinstance(proposal, Proposal)
         if payload and payload[0] in (_AFRESH, _BASE, agreement.KIND):
@@ -277,7 +277,7 @@ class StreamMachine:
             raise self.replica.stopped
 
     def _wait_for_lost(self, index: int) -> CatchUp:
-        """Close the stream until its lost messages are restored, since the outcome of entry `index` may need them."""
+        """Close the stream until its lost messages are restored, since entry `index` may depend on them."""
         self.js.shared.log.error(
             f"The replica of {self.stream} cannot apply entry {index} without its lost messages:"
             " start a server that has them, or accept the loss with SERVER.ACCEPT_LOSS (docs/cluster.md)"
@@ -285,7 +285,7 @@ class StreamMachine:
         return self.copy_lost()
 
     def role(self, term: int, role: Role, leader: int) -> None:
-        """Start to lead or to follow."""
+        """Handle a new role of this replica, or a new leader (0: none is known)."""
         if leader != self.leader:
             turn = self.stream.turn
             self.leader, self.leader_since_ns = leader, turn.now + turn.skew
@@ -343,7 +343,7 @@ class StreamMachine:
             self.is_adopting = False
 
     def follow(self) -> None:
-        """Stop leading."""
+        """Stop leading, if this replica leads."""
         if self.leads:
             self.leads = False
             streams.copy_origins(self.js, self.stream, on=False)
@@ -357,7 +357,7 @@ class StreamMachine:
         self.replica.dropped(proposal)
 
     def durable(self) -> int:
-        """Return the index up to which all effects of entries are durable; begin to sync later effects."""
+        """Return the index of the last entry whose effects are durable; begin to sync the effects of later ones."""
         if self.agreement.is_unsure:
             return 0
         if self.catch_up is not None:
@@ -391,7 +391,7 @@ class StreamMachine:
     def snapshot(self) -> bytes | None:
         """Return the marker and the consumers; the messages are in the store, or must be copied.
 
-        Returns None while an operation is applied in steps.
+        Return None while an operation is applied in steps.
         """
         if self.replica.is_working:
             return None
@@ -401,7 +401,7 @@ class StreamMachine:
         """Continue after entry `index`; if the store has not applied it, begin to copy.
 
         Raises:
-            BadMarker: a newer version wrote the marker.
+            BadMarker: the marker has an unknown version.
         """
         if len(data) < _MARKER.size or data[0] != _VERSION:
             raise BadMarker(f"{self}: the state at entry {index} is not of version {_VERSION}")
@@ -434,11 +434,11 @@ class StreamMachine:
     # -- Behind, Damaged ---------------------------------------------------------------------------------------
 
     def sources(self) -> Sequence[int]:
-        """Return the nodes to copy from, the best one first."""
+        """Return the nodes from which this replica can copy, in order of preference."""
         return self._owner.sources(self)
 
     def hand_over(self, node: int) -> None:
-        """Transfer the leadership to the replica on another node, which has all messages."""
+        """Transfer the leadership to the replica on another node."""
         self._owner.hand_over(self, node)
 
     def send(self, node: int, parts: Sequence[bytes]) -> None:
@@ -450,19 +450,22 @@ class StreamMachine:
         return self._owner.name_of(node)
 
     def sync(self) -> None:
-        """Begin to sync the store."""
+        """Begin to sync the store, unless a sync is running."""
         if not self._is_syncing:
             self._is_syncing = True
             self.stream.turn.go_on(self._sync_steps())
 
     def readable_upto(self) -> int:
-        """Return the sequence up to which others may read: ALL, or while this replica is unsure, the common part."""
+        """Return the sequence up to which other replicas may read messages from here.
+
+        This is ALL, except while this replica is unsure.
+        """
         if not self.agreement.is_unsure:
             return ALL
         return 0 if self.catch_up is None else self.catch_up.common
 
     def readable(self) -> tuple[StreamStore | None, Stream | None]:
-        """Return the store that other replicas may read, and the open stream; each may be None: not usable now."""
+        """Return the store that other replicas may read, and the open stream; either is None if not available."""
         if self.catch_up is not None:
             store = self.catch_up.store
             return (None if isinstance(store, FileStore) and store.closed else store), None
@@ -493,9 +496,9 @@ class StreamMachine:
             self._lead()
 
     def give_up(self, last_seq: int) -> None:
-        """Make all replicas of a memory stream begin empty after `last_seq`: none of them has its messages.
+        """Make all replicas of a memory stream continue after sequence `last_seq` without any messages.
 
-        This proposes an entry, so that all replicas do it at the same point of the log.
+        This proposes an entry, so that all replicas drop their messages at the same point of the log.
         """
         self._consensus.propose(self.group, _NOTE.pack(_AFRESH, last_seq))
 
@@ -529,7 +532,7 @@ class StreamMachine:
             self._lead()
 
     def has_entries_after(self, index: int) -> bool:
-        """Return whether the log begins with the entry after `index`, or before it."""
+        """Return whether the log has every entry after `index`; False if the group is closed."""
         with suppress(KeyError, RaftError):  # it was closed because of damage
             return self._consensus.status(self.group).start <= max(
                 index, 1
@@ -537,18 +540,18 @@ class StreamMachine:
         return False
 
     def term_at(self, index: int) -> int:
-        """Return the term of an entry of the log, 0 if the log does not have it."""
+        """Return the term of the entry `index` in the group's log, or 0 if the log does not have the entry."""
         return self._owner.term_at(self.group, index)
 
     def propose_note(self, payload: bytes) -> None:
-        """Propose a note of `agreement`."""
+        """Propose a note, as encoded by `agreement.py`, as an entry of the group's log."""
         self.js.shared.log.warn(
             f"{self.stream} continues with messages that are in no log after a power failure"
         )
         self._consensus.propose(self.group, payload)
 
     def _begin_afresh(self, index: int, term: int, time_ns: int, last_seq: int) -> None:
-        """Replace the replica by an empty one."""
+        """Replace the replica of a memory stream by one without messages, which continues after `last_seq`."""
         config = self.assignment.config
         self.js.shared.log.error(
             f"No replica of {self.stream} has its messages any more: it begins again empty"
@@ -574,7 +577,7 @@ class StreamMachine:
         return self._consensus.propose(self.assignment.group, payload, proposal)
 
     def stopped(self, error: Exception) -> None:
-        """Handle a replica that has stopped applying entries."""
+        """Handle a replica that has stopped applying entries: fail its waiting reads, and begin to open it again."""
         if not self.stream.closed:
             self._fail_reads()
             self._settling.release()
@@ -594,10 +597,11 @@ class StreamMachine:
             streams.reconfigured(self.js, self.stream, old, leads=self.leads)
 
     def _settle_config(self) -> None:
-        """Before any message, propose the stream's configuration in the metadata if the stream does not have it yet.
+        """Begin to propose the configuration in the metadata, if the stream does not have it yet.
 
         The first entry of every stream is its configuration, since replicas may have been opened with a later one.
-        After a power failure it is proposed again: an entry shows the others whether their stores agree with the log.
+        After a power failure, it is proposed again, because an entry shows the other replicas whether their stores
+        agree with the log.
         """
         steps = self.configure_steps()
         for step in steps:
@@ -613,7 +617,10 @@ class StreamMachine:
         return replace(config, num_replicas=max(2, self.stream.config.num_replicas))
 
     def configure_steps(self) -> Steps:
-        """Propose the configuration of the metadata for all replicas; if that fails, the next leader tries again."""
+        """Propose the configuration in the metadata for all replicas, unless they have it already.
+
+        If the proposal fails, the next leader tries again.
+        """
         if self.replica.index and not self.agreement.in_doubt and self.stream.config.same_as(self._config):
             return
         self.agreement.in_doubt = False
@@ -716,10 +723,10 @@ class StoreSync(Job):
         self._error: Exception | None = None
 
     def run(self) -> None:
-        """Sync, in a thread."""
+        """Run the sync job in a thread."""
         self._error = self._job()
 
     def finish(self, failure: Exception | None) -> None:
-        """Pass the result to the stream, in a turn."""
+        """Pass the result of the sync to the stream, in a turn."""
         self._stream.finish_sync(self._error if failure is None else failure)
         self._machine.sync_ended()

@@ -62,7 +62,7 @@ class Metadata(Protocol):
 
     @property
     def state(self) -> MetaState:
-        """Return the metadata."""
+        """The current metadata."""
 
 
 class Carrier(Peers, Interests, Protocol):
@@ -74,7 +74,7 @@ class ReplicaLost(PyjsError):
 
 
 class ReplicatedStreams:
-    """Owns the replicas of streams on one node."""
+    """The replicas of streams on one node."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class ReplicatedStreams:
     # -- questions ---------------------------------------------------------------------------------------------
 
     def is_replica(self, stream: Stream) -> bool:
-        """Return whether a stream of this node has replicas on others."""
+        """Return whether a stream on this node is a replica of a group."""
         return self.machine_of(stream) is not None
 
     def leads(self, stream: Stream) -> bool:
@@ -136,14 +136,14 @@ class ReplicatedStreams:
         return stream_cluster(self._metadata.state, self._cluster, machine.assignment, status, account)
 
     def machines(self, account: str = "") -> list[StreamMachine]:
-        """Return the replicas of an account, or of all accounts."""
+        """Return the replicas of an account, or of all accounts if `account` is empty."""
         return [each for (name, _), each in self._machines.items() if account in ("", name)]
 
     def current_steps(self, stream: Stream) -> Steps:
         """Wait until every entry committed before the call is applied here.
 
         Raises:
-            ApiError: this node does not lead, or may not do so any more.
+            ApiError: this node does not lead, or can no longer prove that it leads.
         """
         machine = self.machine_of(stream)
         if machine is not None:
@@ -161,12 +161,15 @@ class ReplicatedStreams:
             yield from machine.settle_steps()
 
     def machine_of(self, stream: Stream) -> StreamMachine | None:
-        """Return the replica of a stream on this node; None: the stream is not replicated."""
+        """Return the replica of a stream on this node, or None if the stream is not replicated."""
         machine = self._machines.get((stream.account.name, stream.name))
         return machine if machine is not None and machine.stream is stream else None
 
     def accept_loss(self, group: int) -> bool:
-        """Make the leader of a stream treat its lost messages as removed; return whether it lacks any."""
+        """Make the leader of a group treat its lost messages as removed.
+
+        Return False if this node does not lead the group, or if no messages are lost.
+        """
         for machine in self._machines.values():
             if machine.group == group and machine.lacks_messages:
                 self._shared.log.warn(
@@ -177,7 +180,7 @@ class ReplicatedStreams:
         return False
 
     def group_status(self, machine: StreamMachine) -> GroupStatus:
-        """Return the status of a group as seen here: all other members and, without a leader, this one too."""
+        """Return the status of a group: its leader and the other members, or all members if no leader is known."""
         since_ns = machine.leader_since_ns if machine.leads else 0
         try:
             found = self._consensus.status(machine.group)
@@ -194,7 +197,7 @@ class ReplicatedStreams:
         return GroupStatus(machine.leader, since_ns, tuple(peers))
 
     def _copy_lag(self, machine: StreamMachine, node: int, now_ns: int) -> int:
-        """Return the number of sequences that a replica on another node, which copies from this node, still lacks."""
+        """Return the number of sequences that the replica on `node` lacks, or 0 if it is not copying from here."""
         asked_ns, have = self._copying.get((machine.group, node), (0, 0))
         if now_ns - asked_ns > COPYING_NS or machine.stream.closed:
             self._copying.pop((machine.group, node), None)
@@ -204,7 +207,7 @@ class ReplicatedStreams:
     # -- other nodes: Replicas, in front of the consensus ------------------------------------------------------
 
     def receive(self, node: int, data: bytes) -> None:
-        """Handle a batch from another node: of a copy, or for the consensus.
+        """Handle a batch from another node. It is a batch of a copy, or one for the consensus.
 
         Raises:
             ValueError: the batch is damaged.
@@ -259,7 +262,7 @@ class ReplicatedStreams:
         return False
 
     def node_silent(self, node: int) -> None:
-        """Record that a node does not answer."""
+        """Record that a node no longer responds."""
         self._silent.setdefault(node, self._shared.clock.now_ns())
         self._consensus.node_silent(node)
 
@@ -273,17 +276,17 @@ class ReplicatedStreams:
         self._peers.send(node, parts)
 
     def term_at(self, group: int, index: int) -> int:
-        """Return the term of an entry of the log, 0 if the log does not have it."""
+        """Return the term of the entry `index` in a group's log, or 0 if the log does not have the entry."""
         stored = self._log.groups.get(group)
         return 0 if stored is None else stored.term_at(index)
 
     def name_of(self, node: int) -> str:
-        """Return the name of a server."""
+        """Return the name of a server, or a text with its number if the metadata does not have the server."""
         server = self._metadata.state.servers.get(node)
         return f"node {node}" if server is None else server.name
 
     def sources(self, machine: StreamMachine) -> list[int]:
-        """Return the nodes from which a replica can copy: the leader, then the others."""
+        """Return the responding nodes from which a replica can copy: the leader first, then the others."""
         others = [node for node in machine.assignment.nodes if node not in (self._node, machine.leader)]
         known = [machine.leader] if machine.leader not in (0, self._node) else []
         return [node for node in [*known, *others] if node not in self._silent]
@@ -331,7 +334,7 @@ class ReplicatedStreams:
     def _attached_steps(
         self, js: JetStream, assignment: Assignment, *, offered: bool
     ) -> Generator[Step, None, Stream]:
-        """Return the open stream of a replica; after a failure the next attempt reads its files again."""
+        """Open the stream of a replica, and return it. After a failure, the next attempt reads the files again."""
         key, name = (js.account.name, assignment.name), assignment.name
         parked = yield from self._stored_steps(js, assignment)
         is_new = parked is None
@@ -349,10 +352,10 @@ class ReplicatedStreams:
         return stream
 
     def _stored_steps(self, js: JetStream, assignment: Assignment) -> Generator[Step, None, Parked | None]:
-        """Return the stored replica of a stream, or None.
+        """Return the stored replica of a stream, or None if there is none.
 
         Raises:
-            StoreFailed: its files cannot be read now.
+            StoreFailed: the files of the replica cannot be read now.
         """
         name = assignment.name
         parked = js.parked.pop(name, None)
@@ -378,7 +381,9 @@ class ReplicatedStreams:
                 self._consensus.campaign(machine.group)
 
     def _conf_of(self, js: JetStream, assignment: Assignment) -> Conf | None:
-        """Return the first members of a group: Conf() if other replicas add this one; None if the log has the group.
+        """Return the first members of a group, or None if the log has the group.
+
+        The result is Conf(), without members, if other replicas add this one to the group.
 
         Raises:
             ReplicaLost: the log may have lost the group.
@@ -402,7 +407,7 @@ class ReplicatedStreams:
         return Conf([peer_id(each.node, each.incarnation) for each in assignment.replicas])
 
     def change_steps(self, js: JetStream, old: Assignment, new: Assignment) -> Steps:
-        """Apply a changed assignment; the leader proposes a new configuration for all replicas."""
+        """Apply a changed assignment. The leader also proposes the new configuration for all replicas."""
         machine = self._machines.get((js.account.name, new.name))
         if machine is None or old.incarnation_on(self._node) != new.incarnation_on(self._node):
             yield from self.open_steps(js, new)
@@ -413,7 +418,7 @@ class ReplicatedStreams:
             yield from machine.configure_steps()
 
     def regroup(self, machine: StreamMachine) -> None:
-        """Adapt the members of the group to the metadata, if this node leads it."""
+        """Begin to change the members of the group to match the metadata, if this node leads the group."""
         if machine.leads and machine.group not in self._regrouping:
             self._regrouping.add(machine.group)
             machine.stream.turn.go_on(self._regroup_steps(machine))
@@ -434,21 +439,21 @@ class ReplicatedStreams:
                 self.ended.append(machine.assignment)
 
     def group_here(self, js: JetStream, name: str) -> int:
-        """Return the group of the replica of a stream on this server, open or not; 0: there is none."""
+        """Return the number of the group of a stream's replica on this server, open or not; 0 if there is none."""
         machine, parked = self._machines.get((js.account.name, name)), js.parked.get(name)
         if machine is not None:
             return machine.group
         return 0 if parked is None else parked.store.group
 
     def forget_group(self, js: JetStream, group: int) -> None:
-        """Remove the log of a group that no replica here belongs to any more."""
+        """Remove the log of a group from this server, unless a replica on this server belongs to the group."""
         used = [machine.group for machine in self._machines.values()]
         used += [parked.store.group for parked in js.parked.values()]
         if group in self._log.groups and group not in used:
             self._log.remove(group)  # the next write of the consensus includes the removal
 
     def has_group(self, js: JetStream, assignment: Assignment) -> bool:
-        """Return whether a replica of the stream's group is or was on this server."""
+        """Return whether this server has a replica of the stream's group, or the log of this group."""
         machine = self._machines.get((js.account.name, assignment.name))
         parked = js.parked.get(assignment.name)
         return (
@@ -458,9 +463,7 @@ class ReplicatedStreams:
         )
 
     def single_steps(self, js: JetStream, assignment: Assignment) -> Steps:
-        """If the stream's group has ended, convert its replica to a stream without a group.
-
-        Otherwise leave the stream alone.
+        """If the group of a stream has ended, convert the stream's replica to a stream without a group.
 
         Raises:
             ApiError, PyjsError, OSError: the conversion failed for now.
@@ -511,7 +514,10 @@ class ReplicatedStreams:
         return is_shut and assignment.ended in self._log.groups
 
     def drop_steps(self, js: JetStream, assignment: Assignment) -> Steps:
-        """Remove the replica of a stream and its files from this node, at once or once the group has removed it."""
+        """Remove the replica of a stream and its files from this node.
+
+        If the group of the stream still has this replica as a member, it is removed later.
+        """
         machine = self._machines.get((js.account.name, assignment.name))
         wanted = self._metadata.state.stream(js.account.name, assignment.name)
         if wanted is None or wanted.group != assignment.group:
@@ -542,7 +548,7 @@ class ReplicatedStreams:
         return self._machines.get((machine.js.account.name, machine.assignment.name)) is machine
 
     def _left(self, machine: StreamMachine) -> Assignment | None:
-        """Return the assignment that a replica leaves; None: its stream or the replica itself no longer exists."""
+        """Return the current assignment of a leaving replica, or None if its stream, group or replica is gone."""
         found = self._metadata.state.stream(machine.js.account.name, machine.assignment.name)
         return (
             found if found is not None and found.group == machine.group and self._is_here(machine) else None
@@ -572,12 +578,12 @@ class ReplicatedStreams:
     # -- failures ----------------------------------------------------------------------------------------------
 
     def take_lost_replicas(self) -> list[Assignment]:
-        """Return the assignments of replicas that must return as new peers, and forget them."""
+        """Return the assignments of replicas that must return as new peers, and clear the list."""
         found, self.lost_replicas = self.lost_replicas, []
         return found
 
     def take_ended(self) -> list[Assignment]:
-        """Return the assignments of streams that no longer need their groups, and forget them."""
+        """Return the assignments of streams that no longer need their groups, and clear the list."""
         found, self.ended = self.ended, []
         return found
 
@@ -616,7 +622,7 @@ class ReplicatedStreams:
             yield from self.open_steps(js, machine.assignment)
 
     def _let_go_steps(self, machine: StreamMachine) -> Steps:
-        """Close a replica; if it leads, first transfer the leadership: idle followers would not notice the loss."""
+        """Close a replica. If it leads, transfer the leadership first, since idle followers would not notice."""
         if machine.leads:
             yield from self.resign_steps(machine, 0)
         self._close(machine)
@@ -636,7 +642,10 @@ class ReplicatedStreams:
         js.held.let_go(stream.name)
 
     def hand_over(self, machine: StreamMachine, node: int = 0) -> None:
-        """Transfer the leadership to the replica on `node`; 0: to the replica with the most complete log."""
+        """If this node leads, transfer the leadership to the replica on `node`.
+
+        If `node` is 0, choose the most complete log among the replicas that respond, or among all if none responds.
+        """
         with suppress(KeyError, RaftError):
             found = self._consensus.status(machine.group)
             heirs = [each for each in found.replicas if each.is_voter and each.node != self._node]

@@ -11,7 +11,7 @@ cdef struct Due:
     uint64_t seq
 
 cdef inline bint before(Due* a, Due* b) noexcept nogil:
-    """Return whether `a` is due before `b`; entries that are due at the same time are in stream order."""
+    """Return whether `a` is due before `b` or, if both are due at the same time, has the lower sequence."""
     return a.at_ns < b.at_ns or (a.at_ns == b.at_ns and a.seq < b.seq)
 
 

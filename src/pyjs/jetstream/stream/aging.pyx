@@ -76,7 +76,7 @@ cdef class Lifetimes:
         self.push(due)
 
     cdef void note_again(self, uint64_t seq, int64_t at_ns) noexcept nogil:
-        """Put back an entry from `take_due`, since its message was not removed."""
+        """Put back an entry from `take_due`, now due at `at_ns`, since its message was not removed."""
         cdef Due due
         due.seq, due.at_ns = seq, at_ns
         self.taken -= 1
@@ -125,7 +125,7 @@ cdef class Lifetimes:
     # -- sweeps -----------------------------------------------------------------------------------------------------
 
     cdef bint is_stale(self, Catalogue catalogue) noexcept nogil:
-        """Return whether a sweep is due: half of the entries may belong to removed messages."""
+        """Return whether a sweep should begin, because many entries may belong to removed messages."""
         cdef int64_t absent = <int64_t> (catalogue.last_seq - catalogue.msgs)
         if self.n_old or self.n <= STALE_MIN:
             return False
@@ -139,7 +139,10 @@ cdef class Lifetimes:
         self.absent, self.taken = <int64_t> (catalogue.last_seq - catalogue.msgs), 0
 
     cdef bint sweep(self, SeqIndex* index, size_t most) noexcept nogil:
-        """Move up to `most` live entries from the old heap to the new one; return whether entries are left."""
+        """Take up to `most` entries from the old heap, and add the live ones to the new heap.
+
+        Return whether the old heap has further entries.
+        """
         cdef size_t left = self.n_old - min(self.n_old, most)
         while self.n_old > left:
             self.n_old -= 1             # the last entry has no children, so the rest is still a heap
@@ -164,7 +167,7 @@ cdef class Lifetimes:
         return 0
 
     cdef size_t place_of(self, uint64_t seq) noexcept nogil:
-        """Return how many sequences in `never` are below `seq`; usually all of them are."""
+        """Return the number of sequences in `never` that are below `seq`."""
         cdef size_t low = 0, high = self.n_never, middle
         if high and self.never[high - 1] < seq:
             return high
@@ -210,7 +213,7 @@ cdef class Lifetimes:
 
 
 cdef class Aging:
-    """Removes the expired messages of one stream."""
+    """The removal of one stream's expired messages."""
 
     def __cinit__(self, StreamStore store):
         self.store = store
@@ -233,7 +236,10 @@ cdef class Aging:
         return too_old if due == 0 or too_old < due else due
 
     cdef uint64_t oldest_expiring(self) noexcept nogil:
-        """Return the oldest message to which max_age applies, or 0. Later calls do not visit older messages again."""
+        """Return the sequence of the oldest message to which max_age applies, or 0 if there is none.
+
+        Later calls do not visit older messages again.
+        """
         cdef uint64_t seq
         self.lifetimes.forget_below(self.store.catalogue.first_seq)
         seq = self.next_expiring(self.passed_seq + 1)
@@ -244,7 +250,7 @@ cdef class Aging:
         return seq
 
     cdef uint64_t next_expiring(self, uint64_t seq) noexcept nogil:
-        """Return the first message from `seq` on to which max_age applies, or 0 if there is none."""
+        """Return the sequence of the first message from `seq` on to which max_age applies, or 0 if there is none."""
         seq = index_next_live(&self.store.catalogue.index, seq)
         while seq and self.lifetimes.outlives(seq):
             seq = index_next_live(&self.store.catalogue.index, seq + 1)
@@ -262,7 +268,7 @@ cdef class Aging:
             stream.turn.go_on(self.rest(stream))
 
     def rest(self, stream) -> Generator[Step, None, None]:
-        """Run the remaining steps."""
+        """Remove the remaining expired messages, some in each turn."""
         try:
             yield None
             while stream.expire_some():
@@ -307,6 +313,9 @@ cdef class Aging:
         """Remove a message; with `marked`, store a marker if it was the last message of its subject.
 
         Return False if the message cannot be removed now.
+
+        Raises:
+            NotNow: a replica cannot read the message now.
         """
         cdef bytes subject
         if not marked:

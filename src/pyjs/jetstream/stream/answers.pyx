@@ -35,7 +35,7 @@ cdef class Answers:
         free(self.arena)
 
     cdef int add(self, Msg* m, int kind, uint64_t seq, const char* body, size_t body_len) noexcept nogil:
-        """Queue a reply. If out of memory, return -1; the publisher then gets no reply."""
+        """Queue a reply to the publish `m`. If out of memory, return -1; the publisher then gets no reply."""
         cdef Answer* a
         if (grow(<void**> &self.queue, &self.room, self.used + 1, sizeof(Answer)) < 0
                 or grow(<void**> &self.arena, &self.arena_room, self.arena_used + m.reply_len + body_len, 1) < 0):
@@ -77,7 +77,11 @@ cdef class Answers:
         return batch
 
     cdef void send(self, Account account, uint64_t lost_from, const char* failure, size_t failure_len) noexcept nogil:
-        """Publish every reply. With `failure`, messages from `lost_from` on get it as reply, and no copies."""
+        """Publish the queued replies and copies.
+
+        If `failure` is not NULL, it is the reply to each message from sequence `lost_from` on, and the copies of
+        these messages are dropped. Refusals are sent in any case.
+        """
         cdef Answer* queue = self.queue
         cdef char* arena = self.arena
         cdef size_t used = self.used, room = self.room, arena_room = self.arena_room

@@ -61,7 +61,7 @@ cdef int keep(Stream target, Msg* m, PubHeaders* h, bint applied) noexcept nogil
 
 
 cdef uint64_t append(Stream target, Msg* m) noexcept nogil:
-    """Store a message of an entry without checking limits; return its sequence, or 0 if the store has failed."""
+    """Store a message of an entry without checking limits; return its sequence, or 0 if it cannot be stored."""
     if target.store.catalogue.last_seq >= LAST_SEQ:
         return 0
     if target.limits.features & KEEPS_INTEREST and not target.interest.wanted(m.subject, m.subject_len):
@@ -73,7 +73,7 @@ cdef uint64_t append(Stream target, Msg* m) noexcept nogil:
 
 
 cdef void after(Stream target, Msg* m, uint64_t seq, object ttl, object rollup) noexcept:
-    """Apply the TTL and roll-up headers of the message that was stored just now."""
+    """Apply the TTL and the roll-up header of the message that has just been stored with sequence `seq`."""
     if ttl is not None:
         target.aging.lifetimes.add(seq, ttl, target.store.catalogue.last_ts)
     if rollup is not None and rollup.lower() in (b"sub", b"all"):
@@ -81,7 +81,7 @@ cdef void after(Stream target, Msg* m, uint64_t seq, object ttl, object rollup) 
 
 
 cdef int keep_counted(Stream target, Msg* m, PubHeaders* h, bint applied) noexcept:
-    """Store a message whose value changes the counter of its subject."""
+    """Store a copy whose value changes the counter of its subject; return the result as `keep` does."""
     cdef bytes body
     try:
         headers, payload, _ = counted(target, m)
@@ -103,6 +103,6 @@ cdef bint is_countable(Stream target, Msg* m):
 
 
 cdef tuple counted(Stream target, Msg* m):
-    """Return the headers, payload and value to store for a copy. Raises ApiError if it cannot be counted."""
+    """Return the headers, payload and value to store for a copy. Raises ApiError, NotNow: it cannot be counted."""
     cdef uint64_t last_seq = target.store.catalogue.last_seq_of(m.subject, m.subject_len)
     return target.special.count(last_seq, m.body[:m.header_len], m.body[m.header_len:m.size])

@@ -26,7 +26,7 @@ cdef enum:
 
 
 cdef inline uint32_t id_hash(const char* key, size_t n) noexcept nogil:
-    """Return the 32 bits of an id's hash whose lowest bits select its slot."""
+    """Return the 32-bit hash of an id; its lowest bits select the slot."""
     return <uint32_t> (table_hash(key, n) >> 7)
 
 
@@ -134,7 +134,10 @@ cdef class Dedupe:
         self.slots[at] = <uint32_t> ((e & self.ring_mask) + 1)
 
     cdef int grow_ring(self, uint64_t entries) noexcept nogil:
-        """Allocate `entries` entries, and a hash table with twice as many slots."""
+        """Allocate a ring for at least `entries` entries, and a hash table with twice as many slots as the ring has.
+
+        Return -1 if out of memory, or if there are too many entries.
+        """
         cdef uint64_t size = FIRST_ENTRIES, e
         cdef SeenId* ring
         cdef uint32_t* slots
@@ -169,11 +172,17 @@ cdef class Dedupe:
     # -- for Python code -----------------------------------------------------------------------------------
     @property
     def last_msg_id(self) -> bytes:
-        """The Nats-Msg-Id of the last message, or b"" if it had none."""
+        """The first 256 bytes of the last message's Nats-Msg-Id, or b"" if it had none."""
         return self.last_id[:self.last_id_len]
 
     def dump(self, uint64_t first, uint64_t count) -> bytes:
-        """Return `count` ids after the `first` oldest: seq u64, time i64, size u32, 0 u32 of each, then all bytes."""
+        """Return `count` ids as bytes, beginning after the `first` oldest ids.
+
+        For each id, the result has seq u64, time i64 (ns), size u32 and 0 u32. The bytes of all ids follow.
+
+        Raises:
+            IndexError: there are fewer ids.
+        """
         cdef uint64_t begin = self.oldest + first, end = begin + count, e
         cdef bytes out
         cdef KeptId* kept
@@ -193,7 +202,7 @@ cdef class Dedupe:
         return out
 
     cdef size_t size_of_keys(self, uint64_t begin, uint64_t end) noexcept nogil:
-        """Return the size in bytes of the ids of some entries."""
+        """Return the total size in bytes of the ids of entries `begin` to `end` - 1."""
         cdef uint64_t e
         cdef size_t size = 0
         for e in range(begin, end):
@@ -232,10 +241,7 @@ cdef class Dedupe:
             self.restore_entries(kept, count, key_at)
 
     cdef void restore_entries(self, const KeptId* kept, uint64_t count, uint64_t key_at) noexcept nogil:
-        """Add `count` ids to the ring and the hash table, which must have space for them.
-
-        This is faster than `remember`: a million ids take 60 ms instead of 165 ms.
-        """
+        """Add `count` ids, whose bytes begin at `key_at`, to the ring and the hash table, which must have room."""
         cdef uint64_t i, e
         cdef SeenId* entry
         for i in range(count):
@@ -280,7 +286,7 @@ cdef class Dedupe:
             self.ring[low & self.ring_mask].key_len = 0
 
     def expire(self, int64_t now_ns) -> None:
-        """Remove ids older than the window."""
+        """Remove the ids that are older than the window at the time `now_ns`."""
         self.forget_before(now_ns - self.window_ns)
 
     def forget_older(self, int64_t horizon) -> None:

@@ -68,15 +68,16 @@ cdef class Evictions:
         return self.pending() or self.exceeds(limits)
 
     cdef void note(self, uint64_t seq) noexcept nogil:
-        """Note that the subject of message `seq` may exceed its limit."""
+        """Record that the subject of message `seq` may exceed its limit."""
         if grow(<void**> &self.seqs, &self.room, self.n + 1, sizeof(uint64_t)) != 0:
             return                      # out of memory: the next message of the subject notes it again
         self.seqs[self.n] = seq
         self.n += 1
 
     cdef void note_rollup(self, bytes subject, bytes scope, uint64_t seq):
-        """Note that message `seq` removes all older messages: of its subject (all that match wildcards in it), or of
-        the stream.
+        """Record that message `seq` is a roll-up, which removes older messages.
+
+        With scope "all", it removes all older messages of the stream, otherwise those that match `subject`.
         """
         if scope.lower() == b"all":
             subject = b""
@@ -106,7 +107,7 @@ cdef class Evictions:
         return self.store.catalogue.msgs != before
 
     cdef list roll_up(self):
-        """Apply those queued roll-ups whose message is still stored; return the purged subjects (b"": all)."""
+        """Apply the queued roll-ups whose messages are still stored; return the purged subjects (b"": all)."""
         rollups, self.rollups, self.has_rollups, self.rolled_up_before = self.rollups, [], False, 0
         self.swept_before = 0
         purged = []
@@ -117,7 +118,10 @@ cdef class Evictions:
         return purged
 
     cdef uint64_t purge(self, bytes subject, uint64_t before_seq, uint64_t keep) except? 0:
-        """Purge the store's messages of `subject` (b"" for all); a job frees the memory."""
+        """Purge the store's messages of `subject` (b"": all), as `StreamStore.purge`; return the number of messages.
+
+        A job frees the memory.
+        """
         wanted = self.store.make_filter((subject,) if subject else ())
         cdef uint64_t purged = self.store.purge(wanted, before_seq, keep)
         for remains in self.store.catalogue.take_remains():
@@ -154,7 +158,7 @@ cdef class Evictions:
                 return
 
     def trim_subjects(self, int64_t max_per_subject) -> None:
-        """Remove the oldest messages of every subject in excess of the limit (if > 0); a kill may have left some."""
+        """Remove the oldest messages of every subject in excess of `max_per_subject`; <= 0 means no limit."""
         cdef uint32_t id
         cdef Subject* s
         for id in range(self.store.catalogue.subjects.table.n_ids if max_per_subject > 0 else 0):

@@ -84,9 +84,9 @@ cdef class Interest:
         return needs
 
     cdef int tell(self, list purges) except -1:
-        """Report `purges` (filters; b"": everything), then removals, to consumers.
+        """Report purges and removals to consumers, and wake consumers for new messages.
 
-        Wake consumers for new messages.
+        `purges` has the filters of the purges (b"": all messages), and is cleared.
         """
         if purges:
             concerned = self.concerned(purges)
@@ -121,7 +121,10 @@ cdef class Interest:
         store.catalogue.drops.empty()
 
     cdef void wake(self, uint64_t last_seq) noexcept:
-        """Wake the waiting consumers whose filters match a message stored since the last call."""
+        """Wake the waiting consumers whose filters match a message stored since the last call.
+
+        If only FEW consumers or fewer wait, all of them are woken.
+        """
         cdef uint64_t seq = self.woken_seq
         cdef uint32_t n = 0
         cdef const char* subject

@@ -15,7 +15,7 @@ cdef enum:
 
 
 cdef uint64_t size_of_oldest(Catalogue catalogue, Msg* m) noexcept nogil:
-    """Return the stored size of the message that `m` will replace in a subject at its limit."""
+    """Return the stored size of the oldest message of `m`'s subject, or 0 if there is none."""
     cdef Entry* e = index_live(&catalogue.index, catalogue.first_seq_of(m.subject, m.subject_len))
     return 0 if e == NULL else catalogue.stored_size(e)
 
@@ -81,7 +81,7 @@ cdef class UsageShare:
         self.account, self.server = account, server
 
     cdef void count(self, int64_t stored) noexcept nogil:
-        """Set the counted bytes to `stored`."""
+        """Set the bytes that the stream counts to `stored`, and add the change to both usages."""
         cdef int64_t change = stored - self.counted
         self.counted = stored
         self.account.used += change

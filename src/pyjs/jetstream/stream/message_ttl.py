@@ -22,10 +22,9 @@ WRAP_DIGITS = 64  # these last digits of a number determine its last 64 bits, si
 def parse_ttl_ns(text: bytes) -> int | None:
     """Return a Nats-TTL value in ns, in whole seconds: NEVER for no expiry, 0 for no TTL, None if it is invalid.
 
-    A valid value is a duration of at least a second, a number of seconds, or `never`. nats-server uses the last 64
-    bits of a number; if they are 0 or negative, the value is invalid
-    (tests/unit/jetstream/stream/test_message_ttl.py). If a value is too large for nanoseconds, nats-server lets the
-    message expire at once; here such a value becomes the longest possible time.
+    A valid value is a duration of at least a second, a number of seconds, or `never`. Only the last 64 bits of a
+    number count, as in nats-server; if they are negative, the value is invalid. A value that is too large for
+    nanoseconds becomes the longest possible time, while nats-server lets the message expire at once.
     """
     if len(text) > DURATION_SIZE_MAX:
         return _seconds_ns(text)
@@ -53,10 +52,7 @@ def marker_headers(ttl_ns: int) -> bytes:
 
 
 def is_marker(headers: bytes) -> bool:
-    """Return whether a message is the server's marker for an expired subject.
-
-    A purge marker written by a key-value client counts too.
-    """
+    """Return whether a message is a marker: it has a Nats-Marker-Reason, or is a key-value client's purge marker."""
     return bool(value_of(headers, b"Nats-Marker-Reason")) or value_of(headers, b"KV-Operation") == b"PURGE"
 
 

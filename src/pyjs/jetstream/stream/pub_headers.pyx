@@ -19,7 +19,7 @@ cdef inline bint named(const char* name, size_t n, const char* text, size_t m) n
 
 
 cdef Value* slot_of(const char* name, size_t n, PubHeaders* out) noexcept nogil:
-    """Return the field for header `name` (without "Nats-"), or NULL if the header is ignored."""
+    """Return the field of `out` for the header `name` (without "Nats-"), or NULL if it has none; set its flags."""
     if named(name, n, b"Msg-Id", 6):
         return &out.msg_id
     if named(name, n, b"Expected-Stream", 15):
@@ -57,7 +57,7 @@ cdef bint is_later(const char* name, size_t n) noexcept nogil:
 
 
 cdef int64_t plain_ttl_ns(Value v) noexcept nogil:
-    """Return a Nats-TTL of a few digits, the usual form, in ns; return 0 for any other form."""
+    """Return a Nats-TTL of up to nine digits, with or without "s" after them, in ns; 0 for any other form."""
     cdef int64_t seconds = 0
     cdef uint32_t i, n = v.n
     if n > 1 and v.p[n - 1] == c's':

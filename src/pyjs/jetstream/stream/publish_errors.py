@@ -55,7 +55,7 @@ def refusal(err_code: int, seq: int, last_msg_id: bytes) -> ApiError:
 
 
 def failure_body(stream: str, error: ApiError) -> bytes:
-    """Return the reply body for `error`."""
+    """Return the body of the reply to a publish that is refused with `error`."""
     return orjson.dumps({"error": error.as_json(), "stream": stream, "seq": 0})
 
 

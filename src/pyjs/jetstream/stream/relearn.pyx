@@ -35,7 +35,7 @@ def relearn_steps(Stream stream, int64_t now_ns, parts=()):
 
     `parts` is the stored window, or empty.
 
-    Raises, at any step:
+    Raises:
         ValueError, TypeError, LookupError, ArithmeticError, MemoryError: `parts` are invalid.
         PyjsError, OSError: `parts` could not be read. After any of these errors, call this again without `parts`.
     """
@@ -63,7 +63,7 @@ def relearn_steps(Stream stream, int64_t now_ns, parts=()):
 
 
 def replica_steps(Stream stream):
-    """Restore window, TTLs and schedules of a recovered replica as they were after the entry it applied last."""
+    """Restore the duplicate window, TTLs and schedules of a recovered replica as of its last applied entry."""
     cdef PubHeaders h
     cdef int64_t now_ns = stream.store.applied_ns, from_ns
     yield from relearn_steps(stream, now_ns)
@@ -79,7 +79,7 @@ def replica_steps(Stream stream):
 
 
 def copied_steps(Stream stream, bytes dump, uint64_t count, bytes last_id):
-    """Restore TTLs and schedules of a copied replica, and its window from `dump` (see Dedupe.dump)."""
+    """Restore TTLs and schedules of a copied replica, and its duplicate window from `dump` (see Dedupe.dump)."""
     yield from relearn_steps(stream, stream.store.applied_ns)
     stream.dedupe.forget_from(0)
     stream.dedupe.restore(dump, count)
@@ -87,7 +87,7 @@ def copied_steps(Stream stream, bytes dump, uint64_t count, bytes last_id):
 
 
 def schedule_steps(Stream stream):
-    """Find the stored schedules after an update that allows schedules; each step reads some messages."""
+    """Find the stored schedules of a stream; each step reads some messages."""
     cdef uint64_t seq = stream.store.catalogue.next_with_headers(1) if stream.store.catalogue.msgs else 0
     cdef PubHeaders h
     cdef Record r
@@ -104,7 +104,7 @@ def schedule_steps(Stream stream):
 
 
 cdef int learn_schedule(Stream stream, uint64_t seq, PubHeaders* h, Record* r) except -1:
-    """Record a schedule, or its next time; return the work, counted in plain messages."""
+    """Record the schedule headers of message `seq`, if there are any; return the cost in plain messages."""
     if not ((h.schedule.n or h.schedule_next.n) and stream.limits.features & SCHEDULES):
         return 1
     stream.special.scheduling.learn(r.body[:r.header_len], seq, r.ts, stream.wall())
@@ -121,7 +121,10 @@ cdef int reserve(Stream stream, bytes ids, uint64_t count, uint64_t total) excep
 
 
 cdef uint64_t begin_learning(Stream stream, int64_t now_ns) except? 0:
-    """Return the first message to read: of the whole stream for TTLs or schedules, otherwise of the window; or 0."""
+    """Return the sequence of the first message with headers to read, or 0 if there is none.
+
+    For TTLs or schedules, all messages are read, otherwise only those in the duplicate window.
+    """
     cdef uint64_t seq = 1
     if not stream.limits.features & (ALLOW_TTL | SCHEDULES):
         seq = stream.store.catalogue.seq_at(now_ns - stream.dedupe.window_ns)
@@ -132,7 +135,7 @@ cdef uint64_t begin_learning(Stream stream, int64_t now_ns) except? 0:
 
 
 cdef uint64_t learn(Stream stream, uint64_t seq, int64_t now_ns) except? 0:
-    """Read the headers of some messages from `seq` on; return the sequence to continue at, or 0 at the end."""
+    """Read the headers of some messages from `seq` on; return the sequence at which to continue, or 0 at the end."""
     cdef int64_t horizon = now_ns - stream.dedupe.window_ns
     cdef uint64_t newest = 0
     cdef int left = STEP_MESSAGES
@@ -146,7 +149,7 @@ cdef uint64_t learn(Stream stream, uint64_t seq, int64_t now_ns) except? 0:
 
 
 cdef int learn_from(Stream stream, uint64_t seq, int64_t horizon) except -1:
-    """Record id, TTL and schedule of one message; return the work, counted in plain messages."""
+    """Record id, TTL and schedule of message `seq`; return the cost in plain messages."""
     cdef PubHeaders h
     cdef Record r
     stream.dedupe.last_id_len = 0

@@ -19,7 +19,7 @@ _END = b"\r\n"
 
 
 class Republisher:
-    """Makes the subjects and headers of the copies that one stream republishes."""
+    """The subjects and headers of the copies that one stream republishes."""
 
     def __init__(self, stream: str, config: RepublishConfig, rng: Rng) -> None:
         """Prepare `config`, which jetstream/rules/stream.py must have checked."""
@@ -35,7 +35,7 @@ class Republisher:
     def headers(self, own: bytes, subject: bytes, seq: int, at_ns: int, last_seq: int, size: int) -> bytes:
         """Return the header block for the copy of a message that has the headers `own` and a payload of `size` bytes.
 
-        `last_seq` is the sequence of the preceding message of its subject, or 0.
+        `last_seq` is the sequence of the preceding message of the subject, or 0 if there is none.
         """
         lines = [
             own[: -len(_END)] if own else b"NATS/1.0\r\n",

@@ -21,7 +21,10 @@ cdef enum:
 
 
 def sweep_steps(stream, StreamStore store, Interest interest, StreamLimits limits):
-    """Visit every message once, in steps; remove acknowledged ones and, with interest, those without a consumer."""
+    """Examine every message once, in steps, and remove those that no consumer needs.
+
+    With workqueue retention, messages that match no consumer's filter stay.
+    """
     cdef StoreFilter everything = store.make_filter(())
     cdef uint64_t seq = store.catalogue.next_seq(0, everything)
     cdef int left = SWEPT_PER_TURN
@@ -82,7 +85,7 @@ cdef int drop_or_propose(StreamStore store, object replica, uint64_t seq) except
 
 cdef int remove_unneeded(StreamStore store, Interest interest, uint64_t low, uint64_t high, StoreFilter f,
                          object replica) except -1:
-    """Remove those matches from `low` to `high` that no consumer needs."""
+    """Remove the messages from sequence `low` to `high` that match `f` and that no consumer needs."""
     cdef uint64_t seq = store.catalogue.next_seq(low, f)
     while seq and seq <= high:
         if not interest.needed(seq):

@@ -208,7 +208,7 @@ cdef class Stream(Sink):
         return 0
 
     cdef void note_headers(self, Msg* m, PubHeaders* h, uint64_t seq) noexcept nogil:
-        """Apply the headers of message `seq`, which was accepted just now."""
+        """Apply the headers of message `seq`, which has just been accepted."""
         self.remember_id(h, seq)
         if h.ttl.n:
             self.note_ttl(h, seq)
@@ -220,19 +220,19 @@ cdef class Stream(Sink):
                 self.special.note_schedule(m.body[:m.header_len], seq)
 
     cdef bint usage_refused(self, Msg* m) noexcept nogil:
-        """Return whether server or account has no room for a message; if so, answer it. Must be the first check."""
+        """Return whether server or account has no room for the message; if so, answer it. Call this check first."""
         if self.usage.server.max >= 0 and self.usage.server.used > self.usage.server.max and self.replica is None:
             return self.refuse(m, 10023, 0)
         return self.over_usage(m) and self.refuse(m, 10002, 0)
 
     cdef bint refused(self, Msg* m, PubHeaders* h) noexcept nogil:
-        """Return whether a header or the size of the message is refused; if so, answer it."""
+        """Return whether the message is refused for a header or its size, or is a duplicate; if so, answer it."""
         return (self.size_refused(m) or (h.conditional and self.headers_refused(m, h))
                 or (h.later and h.ttl.n and self.later_refused(m, AT_LAST))
                 or (h.msg_id.n and not h.conditional and self.answered_as_duplicate(m, h)))
 
     cdef bint headers_refused(self, Msg* m, PubHeaders* h) noexcept nogil:
-        """Return whether a header other than Nats-Msg-Id is refused; if so, answer the message."""
+        """Return whether the message is refused for a header, or is a duplicate; if so, answer it."""
         if h.increments and self.later_refused(m, AT_FIRST):
             return True
         if h.expected_stream.n and not value_is(h.expected_stream, self.name_value.p, self.name_value.n):
@@ -274,7 +274,7 @@ cdef class Stream(Sink):
         return False
 
     cdef uint64_t last_seq_for(self, Msg* m, PubHeaders* h) noexcept nogil:
-        """Return the last sequence of the subject that Nats-Expected-Last-Subject-Sequence refers to."""
+        """Return the last sequence of the subject of Nats-Expected-Last-Subject-Sequence, or 0 if there is none."""
         cdef uint64_t last
         if h.expected_last_subject.n:
             last = self.store.last_of(h.expected_last_subject.p, h.expected_last_subject.n)
@@ -303,7 +303,10 @@ cdef class Stream(Sink):
         return m.subject_len > SUBJECT_SIZE_MAX and self.refuse(m, 10077, SUBJECT_TOO_LONG)
 
     cdef uint64_t keep_or_skip(self, Msg* m, bint rolls_up) noexcept nogil:
-        """Store the message and return its sequence; or answer with a refusal and return 0."""
+        """Store the message and return its sequence, or refuse the message and return 0.
+
+        If an interest stream has no consumer for the message, only use up a sequence, and return it.
+        """
         if self.usage.server.max >= 0 and self.usage.server.used > self.usage.server.max and self.replica is None:
             self.refuse(m, 10023, 0)
             return 0
@@ -337,7 +340,7 @@ cdef class Stream(Sink):
         return reached != 0 and self.refuse(m, 10077, reached)
 
     cdef bint makes_room(self) noexcept nogil:
-        """Carry out noted evictions at once; return False if there are none, or the disk refuses the write."""
+        """Carry out noted evictions at once; return False if there are none, or the store cannot be written."""
         if not self.evictions.due(self.limits) or (self.replica is None and self.store.commit() != 0):
             return False
         self.kept_seq = self.store.catalogue.last_seq
@@ -358,7 +361,10 @@ cdef class Stream(Sink):
 
     cdef void republish(self, bytes subject, bytes headers, const char* payload, size_t size,
                         uint64_t seq, uint64_t before) noexcept:
-        """Queue a copy of message `seq`, which was appended just now; `before`: previous sequence of its subject."""
+        """Queue a copy of message `seq`, which has just been appended, to be republished after the commit.
+
+        `before` is the sequence of the previous message of the subject, or 0.
+        """
         cdef bytes dest = self.republisher.destination(subject)
         if dest and (self.replica is None or self.replica.proposed):
             headers = self.republisher.headers(headers, subject, seq, self.store.catalogue.last_ts, before, size)
@@ -514,8 +520,8 @@ cdef class Stream(Sink):
     def begin_sync(self):
         """Return a job for any thread that syncs everything committed, or None if there is nothing to sync.
 
-        The caller must pass the job's result to finish_sync, which, with sync_always, sends the answers of the batch;
-        answers of later commits wait for the next job.
+        The caller must pass the job's result to `finish_sync`. With sync_always, that call sends the answers that
+        wait for the sync. Answers of later commits wait for the next job.
         """
         self.unsynced = False
         if self.sync_job is not None or (self.dirty and self.sync_always):
@@ -700,7 +706,10 @@ cdef class Stream(Sink):
             self.inbox.queue()
 
     cdef int remove_acknowledged(self, StreamConsumer consumer, size_t most) except -1:
-        """Process up to `most` acknowledgements: remove messages that nothing needs. Return the number processed."""
+        """Take up to `most` acknowledged sequences of a consumer; remove the messages that nothing else needs.
+
+        Return the number of sequences.
+        """
         cdef uint64_t seq, features = self.limits.features
         cdef bint shared = features & KEEPS_INTEREST or self.n_followers or len(self.consumers) > 1
         cdef list acknowledged = consumer.take_acknowledged(most) if features & REMOVES_ACKNOWLEDGED else []
@@ -722,7 +731,7 @@ cdef class Stream(Sink):
     # -- streams that copy from this one -------------------------------------------------------------------
 
     def add_follower(self, follower) -> None:
-        """Add a mirror or source: messages that it needs are not removed as acknowledged before its `release`."""
+        """Add a mirror or source. Acknowledged messages that it needs stay in the stream until it calls `release`."""
         self.n_followers += 1
         self.interest.add(follower)
         self.inbox.join(follower)
@@ -736,7 +745,10 @@ cdef class Stream(Sink):
             self.sweep()
 
     def release(self, uint64_t low, uint64_t high, StoreFilter f not None) -> None:
-        """Remove the matches from `low` to `high` that no consumer needs; limits streams remove nothing."""
+        """Remove the messages from sequence `low` to `high` that match `f` and that no consumer needs.
+
+        With limits retention, remove nothing.
+        """
         if self.limits.features & REMOVES_ACKNOWLEDGED and not self.closed:
             remove_unneeded(self.store, self.interest, low, high, f, self.replica)
             self.mark_dirty()
@@ -744,7 +756,14 @@ cdef class Stream(Sink):
     # -- calls of the API ---------------------------------------------------------------------------------
 
     def purge(self, bytes subject_filter=b"", uint64_t before_seq=0, uint64_t keep=0) -> int:
-        """Remove all messages, or those that match a filter; return how many, once the removal is written."""
+        """Remove the messages that match a filter (b"": all), and return their number.
+
+        With `before_seq`, only lower sequences are removed; with `keep`, the last `keep` matches stay. The removal is
+        written when this returns.
+
+        Raises:
+            StoreFailed: the stream cannot be written.
+        """
         self.commit_now()                   # a store that refuses messages must not remove or erase any
         purged = self.evictions.purge(subject_filter, before_seq, keep)
         self.end_purge(subject_filter)
@@ -756,7 +775,13 @@ cdef class Stream(Sink):
         self.commit_now()
 
     def delete_msg(self, uint64_t seq, bint erase) -> bool:
-        """Remove one message; return False if there was none. The removal is written when this returns."""
+        """Remove one message; return False if there was none. The removal is written when this returns.
+
+        With `erase`, the message is also overwritten in its file.
+
+        Raises:
+            StoreFailed: the stream cannot be written.
+        """
         self.commit_now()                   # as in purge
         removed = self.store.drop_seq(seq, erase)
         self.commit_now()
@@ -789,7 +814,7 @@ cdef class Stream(Sink):
         self.usage.count(0)
 
     cdef end(self):
-        """Stop accepting messages."""
+        """Stop accepting messages, and cancel the timers."""
         self.closed, self.special = True, Sink()        # break the cycle: the old object refers to this stream
         self.expiry.cancel()
         for part in (self.probe, self.replica):

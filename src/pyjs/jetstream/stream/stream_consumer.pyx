@@ -19,21 +19,24 @@ cdef class StreamConsumer(Sink):
         self.filters = filters
 
     cpdef void wake(self, uint64_t seq) noexcept:
-        """Handle new messages. `seq` is the first match since the consumer began to wait; 0: unknown."""
+        """Handle new messages. `seq` is the first match since the consumer began to wait, or 0 if unknown."""
 
     cpdef bint needs(self, uint64_t seq) noexcept:
-        """Return whether a stored message matches the filters and is not acknowledged yet."""
+        """Return whether a stored message matches the filters and is not acknowledged yet.
+
+        This is False unless a subclass overrides the method.
+        """
         return False
 
     cpdef void dropped(self, uint64_t seq) noexcept:
         """Handle the removal of a message that matches the filters."""
 
     cpdef list take_acknowledged(self, size_t most):
-        """Remove and return up to `most` acknowledged sequences."""
+        """Remove and return up to `most` acknowledged sequences. There are none unless a subclass overrides this."""
         return []
 
     def clock_stepped(self) -> None:
-        """Compute the timers for wall times again; called after the wall clock was set."""
+        """Compute the timers for wall times again, after the wall clock was set."""
 
     def on_purge(self, uint64_t first_seq) -> None:
         """Handle a purge, which removed every message below `first_seq` and possibly others."""
@@ -42,7 +45,7 @@ cdef class StreamConsumer(Sink):
         """Stop all work; `stop` must be called next."""
 
     def stop(self, str reason) -> None:
-        """Handle the end of the stream; `reason` is "deleted" or "shutdown"."""
+        """Handle the end of the stream or of this consumer; `reason` is, for example, "deleted" or "shutdown"."""
 
 
 cdef class StreamInbox:
@@ -54,7 +57,7 @@ cdef class StreamInbox:
         self.waiting, self.acknowledged = {}, {}
 
     cpdef void caught_up(self, StreamConsumer consumer):
-        """Note that `consumer` waits: it is woken once, when there may be new messages for it."""
+        """Record that `consumer` waits. It is woken once, when there may be new messages for it."""
         self.waiting[consumer] = None
 
     cpdef void has_acknowledged(self, StreamConsumer consumer):

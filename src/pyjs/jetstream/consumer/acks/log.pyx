@@ -70,7 +70,7 @@ cdef class StateLog:
         self.write(change, values, NUMBERS[<int> change])
 
     cdef int put_term(self, uint64_t seq, bytes reason) except -1:
-        """Add the end of a delivery that a client terminated."""
+        """Add the termination of the delivery of `seq`, with the client's reason in UTF-8."""
         cdef size_t n = len(reason)
         cdef const char* text = reason
         self.put(TERMINATED, seq, n)
@@ -114,7 +114,7 @@ cdef class StateLog:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is no change to write."""
+        """Whether no change was added since the last `take`, and none was lost."""
         return self.len == 0 and self.run == 0 and not self.lost
 
     def take(self) -> bytes:
@@ -125,7 +125,7 @@ cdef class StateLog:
         return out
 
     def add(self, int change, *numbers) -> None:
-        """Add one change, for tests."""
+        """Add one change of kind `change` with its values, for tests."""
         if change == DELIVERED:
             self.delivered(numbers[0], numbers[1], numbers[2])
         elif change == ACKED:
@@ -141,11 +141,11 @@ class UnknownChange(ValueError):
 
 
 def decode(bytes delta) -> Iterator[tuple[int, ...]]:
-    """Yield the changes in `delta` as tuples: the number of the change, then its values, the bytes of a reason last.
+    """Yield each change in `delta` as a tuple of numbers: its kind, its values, and the bytes of a reason.
 
-    Raises, at any step:
-        UnknownChange: a newer version wrote the bytes.
-        ValueError: the bytes are not a delta.
+    Raises:
+        UnknownChange: a newer version wrote the delta.
+        ValueError: the delta is invalid.
     """
     cdef Py_ssize_t at = 0, end = len(delta)
     while at < end:

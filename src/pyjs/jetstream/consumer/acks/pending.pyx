@@ -72,9 +72,9 @@ cdef class PendingAcks:
         free(self.waits)
 
     def set_waits(self, waits_ns) -> None:
-        """Set the ack wait after the n-th delivery to the n-th of `waits_ns`; later deliveries use the last one.
+        """Set the ack wait after the n-th delivery of a message to the n-th item of `waits_ns`, which is not empty.
 
-        The deadlines of waiting entries are recomputed.
+        Later deliveries have the last ack wait. The deadlines of waiting entries are recomputed.
         """
         cdef uint32_t n = <uint32_t> len(waits_ns), i
         cdef Ends* lists = <Ends*> calloc(IN_WAIT + n, sizeof(Ends))
@@ -96,7 +96,10 @@ cdef class PendingAcks:
         self.reorder()
 
     cdef int reorder(self) except -1:
-        """Recompute the deadlines of all waiting entries, and sort the entries by deadline."""
+        """Recompute the deadlines of all waiting entries, and add the entries in this order to the waiting lists.
+
+        These lists must be empty.
+        """
         cdef SortKey* keys = <SortKey*> malloc((self.count + 1) * sizeof(SortKey))
         cdef uint32_t n = 0, i = self.oldest, k
         cdef Entry* e
@@ -262,7 +265,10 @@ cdef class PendingAcks:
         return 0
 
     cpdef uint32_t track(self, uint64_t seq, uint64_t cseq, int64_t now) noexcept nogil:
-        """Add the first delivery of `seq`, the highest so far; return the index of its entry, 0 if out of memory."""
+        """Add the first delivery of `seq`, which must be the highest sequence so far.
+
+        Return the index of its entry, or 0 if out of memory.
+        """
         cdef uint32_t i
         cdef uint64_t at
         cdef Entry* e
@@ -303,7 +309,7 @@ cdef class PendingAcks:
         self.release(i)
 
     cdef void release(self, uint32_t i) noexcept nogil:
-        """Free an entry that is no longer in the table."""
+        """Free entry `i`, which is no longer in the table."""
         cdef Entry* e = &self.entries[i]
         self.unlink(i)
         if e.older:
@@ -336,7 +342,7 @@ cdef class PendingAcks:
         self.buckets[hole] = 0
 
     cpdef void remove_to(self, uint64_t seq) noexcept nogil:
-        """Remove all entries up to `seq`. If few remain, rebuild the table for them."""
+        """Remove all entries up to sequence `seq`. If they are many, rebuild the table from the remaining entries."""
         cdef uint32_t i = self.oldest, n = 0
         cdef uint32_t* buckets = NULL
         while i and self.entries[i].seq <= seq:
@@ -447,7 +453,10 @@ cdef class PendingAcks:
         return best
 
     cdef uint32_t first_due(self, int64_t now, uint32_t* where) noexcept nogil:
-        """Return the index of an entry that is due at `now`, or 0; lists before `where` have no due entry."""
+        """Return the index of an entry that is due at `now`, or 0 if there is none.
+
+        The search begins with the list `where`, and sets `where` to the list in which it ends.
+        """
         cdef uint32_t i
         if self.n_heap and self.entries[self.heap[0]].due_at <= now:
             return self.heap[0]
@@ -459,10 +468,11 @@ cdef class PendingAcks:
         return 0
 
     cdef uint32_t expire(self, int64_t now, uint32_t max_deliver) noexcept nogil:
-        """Queue entries that are due at `now` for redelivery, in sequence order; return the number of them.
+        """Queue entries that are due at `now` for redelivery, in sequence order.
 
-        One call handles at most EXPIRED_MAX entries; the rest stays due for the next call. Entries delivered
-        `max_deliver` times (0: no limit) go to the list of exhausted entries instead.
+        Entries delivered `max_deliver` times (0: no limit) go to the list of exhausted entries instead. Return the
+        number of all these entries, or 0 if out of memory. It is at most EXPIRED_MAX; further due entries are left
+        for the next call.
         """
         cdef uint32_t k, i, n = 0, where = IN_WAIT
         cdef size_t room = 0
@@ -495,7 +505,11 @@ cdef class PendingAcks:
     # -- for recovery, reports and tests ---------------------------------------------------------------------------
 
     def restore(self, entries) -> None:
-        """Add `entries`, which are tuples in the form of `dump`, ascending by seq."""
+        """Add `entries`, which are tuples in the form of `dump`, ascending by seq.
+
+        Raises:
+            ValueError: an entry is invalid, or its sequence does not ascend.
+        """
         cdef uint32_t i
         for seq, cseq, sent_at, count, where, due_at in entries:
             if count < 1 or where not in (IN_REDELIVER, IN_DELAYED, IN_WAIT) \
@@ -514,14 +528,14 @@ cdef class PendingAcks:
         self.reorder_all()
 
     def reorder_all(self) -> None:
-        """Sort the waiting lists, after `restore`."""
+        """Recompute the deadlines of waiting entries, and sort the waiting lists by deadline."""
         cdef uint32_t k
         for k in range(IN_WAIT, IN_WAIT + self.n_waits):
             self.lists[k].head = self.lists[k].tail = 0
         self.reorder()
 
     def sent_by(self, int64_t now) -> None:
-        """Limit all delivery times to `now`, since the clock was set back: otherwise redeliveries would be late."""
+        """Lower all delivery times above `now` to `now`, and their deadlines too, after the clock was set back."""
         cdef uint32_t i = self.oldest
         cdef int64_t ahead
         cdef bint changed = False
@@ -562,7 +576,7 @@ cdef class PendingAcks:
         return out
 
     def dump_json(self) -> bytes:
-        """Return the result of `dump` as JSON text, made without a Python object per entry."""
+        """Return the result of `dump` as JSON text, without creating a Python object for each entry."""
         cdef char* text = <char*> malloc((<size_t> self.count + 1) * ENTRY_TEXT_MAX)
         cdef char* out = text
         cdef uint32_t i = self.oldest

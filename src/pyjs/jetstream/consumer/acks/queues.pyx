@@ -20,13 +20,13 @@ cdef enum:
 
 
 cdef class AckReplies:
-    """The queued replies of one consumer."""
+    """The queued replies to acks of one consumer."""
 
     def __dealloc__(self):
         free(self.data)
 
     cdef void add(self, const char* reply, uint32_t n) noexcept nogil:
-        """Queue a reply. If out of memory, the reply is dropped, and the client sends the ack again."""
+        """Queue a reply to the subject `reply` of `n` bytes. If out of memory, the reply is dropped."""
         if grow(<void**> &self.data, &self.room, self.size + n + sizeof(uint32_t), 1) < 0:
             return
         memcpy(self.data + self.size, &n, sizeof(uint32_t))
@@ -34,7 +34,7 @@ cdef class AckReplies:
         self.size += n + sizeof(uint32_t)
 
     cdef void send(self, Account account) noexcept nogil:
-        """Publish the replies; replies that this causes are queued for the next call."""
+        """Publish the queued replies. Replies to acks that arrive meanwhile are queued for the next call."""
         cdef char* data = self.data
         cdef size_t size = self.size, room = self.room
         self.data = NULL                # a reply may itself be an ack of this consumer
@@ -53,7 +53,7 @@ cdef class AckReplies:
 
 
 cdef void send_ack_replies(Account account, const char* replies, size_t size) noexcept nogil:
-    """Publish the replies that `AckReplies.take` returned."""
+    """Publish replies in the format of `AckReplies.take`; `size` is the number of bytes."""
     cdef size_t at = 0
     cdef uint32_t n = 0
     cdef char[TAIL_SIZE_MAX] tail
@@ -67,7 +67,7 @@ cdef void send_ack_replies(Account account, const char* replies, size_t size) no
 
 
 cdef class AcknowledgedQueue:
-    """The acknowledged sequences of one consumer."""
+    """The acknowledged sequences of one consumer that the stream has not taken yet."""
 
     def __dealloc__(self):
         free(self.seqs)
@@ -80,7 +80,7 @@ cdef class AcknowledgedQueue:
         self.count += 1
 
     cdef list take(self, size_t most):
-        """Remove up to `most` sequences, and return them."""
+        """Remove up to `most` sequences, the oldest first, and return them."""
         cdef size_t n = min(self.count - self.taken, most)
         out = [self.seqs[self.taken + i] for i in range(n)]
         self.taken += n

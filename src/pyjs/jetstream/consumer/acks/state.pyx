@@ -27,11 +27,11 @@ cdef class AckState:
         self.exhausted, self.terms = {}, {}
 
     def begin(self, uint64_t seq) -> None:
-        """Begin at `seq`: everything before it counts as delivered and acknowledged."""
+        """Begin at sequence `seq`. All earlier messages count as delivered and acknowledged."""
         self.delivered_seq = self.floor_seq = seq - 1
 
     def reset(self, uint64_t seq) -> None:
-        """Forget every delivery, and begin again at `seq`; the caller must write a snapshot."""
+        """Forget all deliveries, and begin again at sequence `seq`. The caller must write a snapshot."""
         self.pending.clear()
         self.set_exhausted({})
         if self.unsent is not None:
@@ -55,13 +55,13 @@ cdef class AckState:
             self.pending.track(seq, self.delivered_cseq, now)
 
     cdef void sent_again(self, uint32_t i, int64_t now) noexcept nogil:
-        """Add a redelivery."""
+        """Record a redelivery of entry `i`."""
         self.delivered_cseq += 1
         self.changes.put(REDELIVERED, self.pending.entries[i].seq, <uint64_t> now)
         self.pending.sent_again(i, now)
 
     def give_up(self, uint64_t seq) -> int:
-        """Give up a pending delivery, which stays unacknowledged; return its number of deliveries.
+        """Give up a pending delivery, which stays unacknowledged; return how often the message was delivered.
 
         The ack floor does not change.
         """
@@ -76,7 +76,7 @@ cdef class AckState:
         self.changes.put_term(seq, reason)
 
     cdef int exhaust(self, uint64_t seq) except -1:
-        """Move a pending delivery to those given up; return its number of deliveries."""
+        """Move the pending delivery of `seq` to `exhausted`; return how often the message was delivered."""
         cdef uint32_t i = self.pending.find(seq)
         count = self.pending.entries[i].count
         self.pending.remove(i)
@@ -122,9 +122,10 @@ cdef class AckState:
                 self.floor_seq, self.floor_cseq = seq, cseq
 
     cpdef bint ack_to(self, uint64_t seq, uint64_t cseq, bint spares=False) noexcept nogil:
-        """Acknowledge everything up to `seq`; return whether anything changed. If so, call `take_exhausted` next.
+        """Acknowledge all pending deliveries up to `seq`, and raise the ack floor; return whether anything changed.
 
-        If `spares`, deliveries that were given up stay, since they wait for their dead letters.
+        If so, call `take_exhausted` next, unless `spares` is true. With `spares`, deliveries that were given up stay
+        unacknowledged, since they wait for their dead letters.
 
         After the redelivery of an older message, the `consumer_seq` of a later first delivery can be below the floor.
         nats-server confirms such an ack but ignores it; here it counts.
@@ -139,14 +140,14 @@ cdef class AckState:
         return True
 
     cpdef void in_progress(self, uint64_t seq, int64_t now) noexcept nogil:
-        """Begin the ack wait of `seq` again."""
+        """Restart the ack wait of message `seq` if the message is pending."""
         cdef uint32_t i = self.pending.find(seq)
         if i:
             self.pending.progress(i, now)
             self.changes.put(PROGRESS, seq, <uint64_t> now)
 
     def nak(self, uint64_t seq, int64_t due_at) -> None:
-        """Redeliver a pending message at `due_at`, or at once if that is 0."""
+        """Redeliver a pending message at the time `due_at` (ns; 0: at once)."""
         cdef uint32_t i = self.pending.find(seq)
         if due_at:
             self.pending.delay(i, due_at)
@@ -197,7 +198,7 @@ cdef class AckState:
         return self.pending.find(seq) != 0 or (self.n_exhausted and seq in self.exhausted)
 
     cpdef bint purge(self, uint64_t first_seq, Catalogue catalogue) noexcept:
-        """Forget purged messages, since the stream now begins at `first_seq`. Return whether any was pending."""
+        """Forget purged messages; the stream now begins at `first_seq`. Return whether any of them was pending."""
         cdef uint32_t i = self.pending.oldest, newer
         cdef bint removed = False
         while i:
@@ -239,7 +240,7 @@ cdef class AckState:
         self.terms = {seq: reason for seq, reason in reasons if seq in self.exhausted}
 
     def dump(self, pending=None) -> dict:
-        """Return the state for `load`; `pending`, if given, replaces the pending deliveries."""
+        """Return the state for `load` as JSON values; `pending`, if given, replaces the pending deliveries."""
         state = {
             "delivered": [self.delivered_cseq, self.delivered_seq],
             "floor": [self.floor_cseq, self.floor_seq],

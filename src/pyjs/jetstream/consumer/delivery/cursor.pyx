@@ -30,7 +30,7 @@ cdef enum:
 
 
 cdef int read_number(const uint8_t* data, size_t size, size_t* at, uint64_t* number) noexcept nogil:
-    """Read the number at `at`; return -1 if it is incomplete or too large."""
+    """Read the LEB128 number at offset `at`, and advance `at`; return -1 if it is incomplete or too large."""
     cdef uint64_t value = 0
     cdef int shift = 0
     while at[0] < size and shift < 64:
@@ -74,11 +74,11 @@ cdef class Skips:
 
     @staticmethod
     def from_state(kept) -> Skips:
-        """Return the Skips that a snapshot has. Raises ValueError or TypeError if they are invalid."""
+        """Return the skips in the field `skips` of a snapshot. Raises ValueError or TypeError if they are invalid."""
         return Skips(b"" if kept == [] else a2b_base64(kept, strict_mode=True))
 
     def state(self) -> str | list:
-        """Return the remaining sequences, for JSON."""
+        """Return the remaining sequences as the field `skips` of a snapshot: base64 text, or [] if none are left."""
         return b2a_base64(self.packed(), newline=False).decode() if self.left else []
 
     def packed(self) -> bytes:
@@ -120,8 +120,8 @@ cdef class DeliveryCursor:
     def take_count(self, uint64_t unread, uint64_t counted_to) -> None:
         """Set num_pending to `unread`, the number of matches from the first message to sequence `counted_to`.
 
-        Has no effect unless the cursor is still at the first message. No message may have been removed since the
-        count, except removals that `dropped` will still report.
+        Has no effect unless the cursor is at the first message, there are no skips, and all removals are reported. No
+        message may have been removed since the count.
         """
         if self.next_seq <= self.catalogue.first_seq and self.catalogue.drops.size == 0 and self.skips.left == 0:
             self.unread, self.counted_to, self.stale, self.counting = unread, counted_to, False, False
@@ -156,7 +156,11 @@ cdef class DeliveryCursor:
         return seq
 
     cpdef uint64_t find_some(self) noexcept nogil:
-        """Search the next first delivery for about a millisecond; return 0 if there is none or `searching` is set."""
+        """Search for the next first delivery for about a millisecond; return its sequence, or 0.
+
+        If the result is 0 and `searching` is set, the search must continue. If `searching` is not set, there is no
+        match at present.
+        """
         cdef uint64_t seq, rest = 0
         if self.skips.left:
             return self.skips.seq
@@ -173,7 +177,7 @@ cdef class DeliveryCursor:
         return seq
 
     cpdef void pass_by(self, uint64_t seq) noexcept nogil:
-        """Advance past `seq`, which is a match."""
+        """Advance past message `seq`, which matches the filters."""
         self.next_seq = seq + 1
         if self.unread:
             self.unread -= 1
@@ -202,10 +206,10 @@ cdef class DeliveryCursor:
         return not self.counting
 
     cdef void exclude_removals(self) noexcept nogil:
-        """Remember which removals the next step does not see, although `dropped` has still to report them.
+        """Exclude removals that happened before the next step of the count and are not reported yet.
 
-        `dropped` ignores them: those in the log before `excluded` that concern sequences above `excluded_above`. If
-        some of these are left and others have come, the count begins again.
+        `dropped` ignores these removals: those in the log before `excluded` with sequences above `excluded_above`. If
+        some of them are left and later ones have been added to the log, the count begins again.
         """
         cdef uint64_t logged = self.catalogue.drops.told + self.catalogue.drops.size
         self.stale |= self.catalogue.drops.told < self.excluded < logged

@@ -15,7 +15,7 @@ cdef enum:
 
 
 cdef class Pacing:
-    """Limits the rate of one consumer's deliveries."""
+    """The limits of the rate of one consumer's deliveries."""
 
     def __cinit__(self, int64_t burst_size):
         self.burst_size = burst_size
@@ -32,7 +32,7 @@ cdef class Pacing:
         return self.replay_at + (ts - self.replay_ts if ts > self.replay_ts else 0)
 
     cpdef bint is_early(self, int64_t ts, int64_t now) noexcept nogil:
-        """Return whether a message stored at `ts` must wait; sets `hold_until`."""
+        """Return whether a message stored at `ts` must wait; if so, set `hold_until`."""
         cdef int64_t due = self.replay_due(ts, now)
         if due <= now + EARLY_NS:
             return False
@@ -40,7 +40,10 @@ cdef class Pacing:
         return True
 
     cpdef void note_replayed(self, int64_t ts, int64_t now) noexcept nogil:
-        """Begin the next interval when this delivery was due, so that small delays do not accumulate."""
+        """Record the delivery of a message that was stored at `ts`.
+
+        The next interval begins at the time when the delivery was due, so that small delays do not accumulate.
+        """
         cdef int64_t due = self.replay_due(ts, now)
         self.replay_at = due if now - due < LATE_NS else now
         self.replay_ts = ts

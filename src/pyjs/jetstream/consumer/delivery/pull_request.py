@@ -35,7 +35,7 @@ class RefusedPull(Exception):
 
 @dataclass(slots=True)
 class PullRequest:
-    """The fields of a pull request; 0 means unset, except for `batch`."""
+    """The fields of a pull request. A number is 0 if it is not set, except for `batch` and `priority`."""
 
     batch: int = 1
     expires_ns: int = 0
@@ -50,7 +50,7 @@ class PullRequest:
 
 
 def read_pull(body: bytes) -> PullRequest:
-    """Decode a pull request.
+    """Decode the body of a pull request.
 
     Raises:
         RefusedPull: 400, the JSON or a value in it is invalid.
@@ -82,7 +82,7 @@ def read_pull(body: bytes) -> PullRequest:
 
 
 def _fields(body: bytes) -> dict[str, Any]:
-    """Return the fields of a request's body. Bodies with only plain values are decoded once."""
+    """Return the fields of a JSON body. Raises RefusedPull."""
     try:
         fields = orjson.loads(body)
     except orjson.JSONDecodeError:

@@ -94,7 +94,7 @@ cdef class WaitingQueue:
             self.wake_at = w.heartbeat_at
 
     cdef void rotate(self) noexcept nogil:
-        """Move the first request after all others of its priority."""
+        """Move the first request to the end or, with priorities, after the last request of its priority."""
         cdef Waiting* w = self.head
         if w == self.tail:
             return
@@ -105,7 +105,7 @@ cdef class WaitingQueue:
         self.remove(NULL, self.head)
 
     cdef void remove(self, Waiting* before, Waiting* w) noexcept nogil:
-        """Remove and free `w`, which follows `before`, or which is the first one if `before` is NULL."""
+        """Remove and free the request `w`, which follows `before` or, if `before` is NULL, is the first request."""
         if before == NULL:
             self.head = w.next
         else:
@@ -172,7 +172,7 @@ cdef class WaitingQueue:
 
 
 cdef class Pin:
-    """The pin of one consumer, which is not assigned at first."""
+    """The pin of one consumer: an id that is assigned to the client that gets the messages."""
 
     def __cinit__(self):
         self.id = b""
@@ -210,7 +210,7 @@ cdef class PullRequests:
         self.group = ""
 
     def configure(self, str policy, groups, int64_t pin_wait_ns) -> None:
-        """Set the priority policy, the groups, and the time for which a pin is valid."""
+        """Set the priority policy, the priority group (the first in `groups`), and the validity of a pin in ns."""
         self.priority = PRIORITIES[policy]
         self.group = groups[0] if groups else ""
         self.pin.wait_ns = pin_wait_ns
@@ -244,9 +244,10 @@ cdef class PullRequests:
     # -- messages --------------------------------------------------------------------------------------------------
 
     cdef Outcome send(self, Msg* m, int64_t size, uint64_t unread, uint64_t ack_pending, int64_t now) noexcept nogil:
-        """Send a message of `size` bytes to the first eligible request.
+        """Send a message of `size` bytes to the first eligible request, and end requests that cannot be served.
 
-        `unread` is num_pending after the delivery.
+        `unread` is num_pending after the delivery. Return SENT, or DECLINED if the priority policy excludes all
+        requests, or NOT_TAKEN if no request is left.
         """
         cdef Waiting* w
         cdef int64_t passed = 0
@@ -286,7 +287,10 @@ cdef class PullRequests:
         return w.min_ack_pending > 0 and w.min_ack_pending <= <int64_t> ack_pending
 
     cdef int publish(self, Waiting* w, Msg* m, int64_t now) noexcept nogil:
-        """Send a message to one client; messages to a pinned client have a header with the id of the pin."""
+        """Send a message to the client that sent the request `w`; return 0 if no client has received it.
+
+        Messages to a pinned client have a header with the id of the pin.
+        """
         cdef Msg pinned
         if self.priority != PRIORITY_PINNED:
             return self.account.publish_to(w.reply, w.reply_len, m)
@@ -348,8 +352,8 @@ cdef class PullRequests:
     def sweep(self, int64_t now, bint at_end, heartbeat) -> None:
         """Remove requests that expired or lost their interest, and send the heartbeats that are due.
 
-        `at_end` means that there are no messages, so requests that do not wait end too. `heartbeat` is a function
-        that returns the status for heartbeats.
+        `at_end` means that there are no more messages, so requests with `no_wait` end too, unless they have an expiry
+        and got no message yet. `heartbeat` is a function that returns the status for heartbeats.
         """
         cdef Waiting* before = NULL
         cdef Waiting* w = self.queue.head

@@ -23,7 +23,7 @@ cdef class FlowControl:
         self.reply = b""
 
     def switch(self, bint on) -> None:
-        """Switch flow control on, with the first window, or off."""
+        """Switch flow control on or off. When it is switched on, it begins with the smallest window."""
         if not on:
             self.state, self.window, self.reply = FLOW_OFF, 0, b""
         elif self.state == FLOW_OFF:
@@ -51,7 +51,7 @@ cdef class FlowControl:
         self.asked = self.pending
 
     def confirm(self, bytes reply) -> bool:
-        """Handle a confirmation; return False if it answers another request."""
+        """Handle a confirmation with the subject `reply`; return False if it answers another request."""
         if self.state != FLOW_ASKED or reply != self.reply:
             return False
         assert 0 <= self.asked <= self.pending

@@ -26,7 +26,7 @@ def ended(text: bytes, messages_left: int, bytes_left: int) -> bytes:
 
 
 def read_progress(headers: bytes) -> tuple[int, int]:
-    """Return (stream_seq, consumer_seq) of an answer to flow control; 0 for a missing number."""
+    """Return (stream_seq, consumer_seq) in the headers of an answer to flow control; 0 for a missing number."""
     found = []
     for name in (b"Nats-Last-Stream:", b"Nats-Last-Consumer:"):
         text = headers.partition(name)[2].partition(b"\r\n")[0].strip()

@@ -32,7 +32,7 @@ cdef enum:
 
 
 cdef size_t read_number(const char* p, size_t n, uint64_t* out) noexcept nogil:
-    """Read a number up to a dot or the end; return its length. An invalid number is read as 2**64 - 1."""
+    """Read the number up to a dot or the end; return its length. An invalid number is read as 2**64 - 1."""
     cdef size_t i = 0
     cdef uint64_t value = 0
     while i < n and <unsigned char> (p[i] - c'0') <= 9:
@@ -126,7 +126,7 @@ cdef inline char* copy_headers(char* out, Msg* m) noexcept nogil:
 
 
 cdef class DeliveryWriter:
-    """Encodes one consumer's deliveries, and reads the acks that answer them."""
+    """The encoder of one consumer's deliveries, and the decoder of the acks that answer them."""
 
     def __cinit__(self, bytes prefix not None, bytes other_prefix not None):
         self.prefix_len = <uint32_t> len(prefix)
@@ -142,9 +142,9 @@ cdef class DeliveryWriter:
         free(self.pinned)
 
     cdef int write(self, Msg* m, Record* r, uint32_t count, uint64_t cseq, uint64_t unread) noexcept nogil:
-        """Set `m` to the delivery of a stored message, but without the end of its line.
+        """Set `m` to the delivery of the stored message `r`, without the end of its line; call `finish` next.
 
-        Return -1 if out of memory.
+        `m` refers to memory of `r` and of this writer, until the next call. Return -1 if out of memory.
         """
         compose(m, r.subject, r.subject_len, r.body, r.header_len, r.size)
         m.reply = m.tail = self.line
@@ -191,7 +191,7 @@ cdef class DeliveryWriter:
         return 0
 
     cdef int read_ack(self, Msg* m, AckToken* token) noexcept nogil:
-        """Read the tokens of an ack; return -1 if its subject is not an ack subject of this consumer."""
+        """Read the tokens in the ack subject `m.subject` of this consumer; return -1 if there are too few."""
         cdef uint32_t n = self.prefix_len
         if m.subject_len <= n or memcmp(m.subject, self.line, n) != 0:
             n = self.other_len
@@ -204,7 +204,7 @@ cdef class DeliveryWriter:
 
 
 def parse(bytes tokens) -> tuple:
-    """Return (count, stream_seq, consumer_seq) in the last five tokens, or None if these are invalid."""
+    """Return (count, stream_seq, consumer_seq) in the last five tokens of an ack subject, or None if too few."""
     cdef AckToken token
     if parse_token(tokens, len(tokens), &token) < 0:
         return None

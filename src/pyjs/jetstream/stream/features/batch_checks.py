@@ -35,13 +35,13 @@ if TYPE_CHECKING:
             """Return the last sequence of a subject, which may have wildcards, or 0 if there is none."""
 
         def wall_ns(self) -> int:
-            """Return the wall time."""
+            """Return the wall time in ns."""
 
         def last_headers(self, subject: bytes) -> bytes | None:
             """Return the header block of the last message of a subject, or None if there is none."""
 
         def totals(self) -> tuple[int, int, int]:
-            """Return (last sequence, number of messages, bytes) of the stream."""
+            """Return the last sequence, the number of messages and the number of bytes of the stream."""
 
         def count_of(self, subject: bytes) -> int:
             """Return the number of messages of a subject."""
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
         ) -> tuple[bytes, bytes, bytes]:
             """Add the increment in `headers` to the counter of the subject; return headers, payload and new value.
 
-            `last` is (headers, payload) of the counter's preceding message; None: use the last stored message.
+            `last` is the headers and the payload of the counter's preceding message; None: use the last stored one.
             """
 
 
@@ -73,7 +73,7 @@ class Staged(NamedTuple):
 
 
 class BatchChecks:
-    """Checks the messages of one batch, in their order."""
+    """The checks of the messages of one batch, in their order."""
 
     def __init__(self, state: State) -> None:
         self._state = state
@@ -99,14 +99,14 @@ class BatchChecks:
         return self.accepted(message)
 
     def plain(self, message: Staged) -> Staged:
-        """Return a message as `checked` does; its headers need only a check of their size."""
+        """Check a message whose headers need only a check of their size, and return it. Raises ApiError."""
         errcodes.STREAM_HEADER_EXCEEDS_MAXIMUM.raise_if(len(message.headers) > HEADERS_SIZE_MAX)
         self._count(message)
         self._last_seq += 1
         return message
 
     def accepted(self, message: Staged) -> Staged:
-        """Return the message as `checked` does, but ignore Nats-Expected-Last-Msg-Id."""
+        """Return the message as `checked` does, but ignore Nats-Expected-Last-Msg-Id. Raises ApiError."""
         headers, subject = message.headers, message.subject
         self._check_alone(headers, len(message.payload))
         if self._config.allow_msg_counter:
@@ -128,7 +128,7 @@ class BatchChecks:
         return self._with_least_ttl(message)
 
     def wall_ns(self) -> int:
-        """Return the wall time."""
+        """Return the wall time in ns."""
         return self._state.wall_ns()
 
     def last_headers(self, subject: bytes) -> bytes | None:
@@ -136,7 +136,7 @@ class BatchChecks:
         return self._last[subject] if subject in self._last else self._state.last_headers(subject)
 
     def _check_alone(self, headers: bytes, payload_size: int) -> None:
-        """Check the id, and the headers whose validity depends on no other message."""
+        """Check the message id, and the headers whose validity does not depend on other messages. Raises ApiError."""
         errcodes.STREAM_HEADER_EXCEEDS_MAXIMUM.raise_if(len(headers) > HEADERS_SIZE_MAX)
         if error := increment_error(headers, payload_size, self._config.allow_msg_counter):
             raise error
@@ -180,7 +180,7 @@ class BatchChecks:
             errcodes.STREAM_ROLLUP_FAILED.raise_if(self._counts, err="batch rollup all invalid")
 
     def _count(self, message: Staged) -> None:
-        """Count the message, and check the limits that apply with discard policy new."""
+        """Count the message, and check the limits that apply with discard policy new. Raises ApiError."""
         config, subject = self._config, message.subject
         self._counts[subject] = self._counts.get(subject, 0) + 1
         self._msgs += 1

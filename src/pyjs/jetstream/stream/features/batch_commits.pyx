@@ -56,8 +56,10 @@ cdef class BatchCommits:
     cdef void commit(self, Msg* m, AtomicBatch batch) except *:
         """Commit a closed batch whose last message is `m`; the PubAck of the batch answers this message.
 
+        A large batch is committed in later turns, and errors are then sent as the answer.
+
         Raises:
-            ApiError: a check failed, or the store refused; nothing was stored.
+            ApiError: a check failed, or the store refused the batch; nothing was stored.
         """
         if batch.used > self.usage.at_once_max and not self.stream.store.changing:
             self.begin(m, batch)
@@ -65,7 +67,7 @@ cdef class BatchCommits:
             self.commit_whole(m, batch)
 
     cdef void commit_whole(self, Msg* m, AtomicBatch batch) except *:
-        """Commit a batch before returning."""
+        """Check, store and answer a batch at once. Raises ApiError."""
         if self.stream.limits.features & DISCARD_NEW:
             self.stream.makes_room()            # so that earlier evictions of this turn do not count any more
         try:
@@ -78,7 +80,7 @@ cdef class BatchCommits:
 
     # -- in steps ----------------------------------------------------------------------------------------------
     cdef void begin(self, Msg* m, AtomicBatch batch) except *:
-        """Hold publishes to the stream, and queue the steps."""
+        """Begin to commit a batch in steps: hold publishes to the stream, and queue the steps."""
         self.batch, self.reply = batch, m.reply[:m.reply_len]
         self.phase, self.at, self.last_wanted = ENTER, 0, batch.n
         self.usage.bytes += batch.bytes
@@ -123,7 +125,7 @@ cdef class BatchCommits:
         self.state = self.checks = None
 
     cdef int hold(self, Msg* m) noexcept nogil:
-        """Hold a publish until the batch is stored."""
+        """Hold a publish until the batch is stored. If many bytes are held, run steps of the batch at once."""
         cdef size_t size = m.subject_len + m.reply_len + m.size
         cdef size_t due = size // self.usage.part_size + 1
         with gil:
@@ -140,7 +142,7 @@ cdef class BatchCommits:
         return 1
 
     cdef void step(self) except *:
-        """Run one step; an error ends the batch."""
+        """Run one step of the batch; an error ends the batch."""
         self.stepping = True
         try:
             self.do_step()
@@ -196,7 +198,7 @@ cdef class BatchCommits:
             self.begin_parts()
 
     cdef void begin_parts(self) except *:
-        """Determine which messages are stored, set their times, and begin the batch in the store."""
+        """Determine which messages are stored, set their times, and begin the batch in the store. Raises ApiError."""
         cdef StreamStore store = self.stream.store
         cdef AtomicBatch batch = self.batch
         cdef uint64_t size = 0
@@ -213,7 +215,7 @@ cdef class BatchCommits:
             raise store_error(store.error)
 
     cdef void put_some(self) except *:
-        """Write some messages to the store; after the last message, add all of them to the index."""
+        """Write some messages to the store; after the last message, add all to the index. Raises ApiError."""
         cdef StreamStore store = self.stream.store
         cdef AtomicBatch batch = self.batch
         cdef size_t size = 0
@@ -233,7 +235,11 @@ cdef class BatchCommits:
             self.add_all()
 
     cdef void add_all(self) except *:
-        """Add all messages to the index, and answer."""
+        """Add all messages to the index, and queue the PubAck.
+
+        Raises:
+            MemoryError: only some of the messages are in the index.
+        """
         cdef AtomicBatch batch = self.batch
         cdef uint64_t first = self.stream.store.catalogue.last_seq + 1, seq = 0
         cdef bytes reply = self.reply
@@ -284,12 +290,12 @@ cdef class BatchCommits:
 
     # -- checks ------------------------------------------------------------------------------------------------
     cdef void check(self, AtomicBatch batch, size_t first, size_t end, size_t n_checked) except *:
-        """Check the messages first .. end - 1 in order, and replace those that must be stored with other headers.
+        """Check messages `first` to `end` - 1 in order, and replace those that must be stored with other headers.
 
-        Messages after the first `n_checked` need no Python object.
+        Of messages with an index of `n_checked` or more, only the size of the headers is checked.
 
         Raises:
-            ApiError: the first failure.
+            ApiError: a message fails a check.
         """
         cdef size_t i
         cdef bint all_special = self.stream.limits.features & (COUNTS | SCHEDULES) != 0
@@ -319,10 +325,10 @@ cdef class BatchCommits:
         errcodes.ACCOUNT_RESOURCES_EXCEEDED.raise_if(0 <= usage.max < usage.used + size)
 
     cdef size_t count_to_check(self, AtomicBatch batch) noexcept nogil:
-        """Return how many messages, counted from the first, need the checks in Python.
+        """Return the number of messages, from the first one, that need the checks in Python.
 
-        The messages after the last one with a special header do not, unless an option of the stream needs all
-        checked.
+        Messages after the last one with a special header do not need them, unless an option of the stream requires
+        the checks of all messages.
         """
         cdef size_t n = batch.n
         if self.stream.limits.features & (COUNTS | SCHEDULES | DISCARD_NEW | DISCARD_NEW_PER_SUBJECT):
@@ -333,7 +339,11 @@ cdef class BatchCommits:
 
     # -- storing -----------------------------------------------------------------------------------------------
     cdef uint64_t append_batch(self, AtomicBatch batch) except? 0:
-        """Append the messages so that after a crash either all or none exist; return the last sequence."""
+        """Append the messages so that after a crash either all or none exist; return the last sequence.
+
+        Raises:
+            ApiError: the store refused the batch.
+        """
         cdef StreamStore store = self.stream.store
         cdef uint64_t first = store.catalogue.last_seq + 1
         cdef uint64_t seq = self.append_all(batch)
@@ -346,7 +356,7 @@ cdef class BatchCommits:
         return seq
 
     cdef uint64_t append_all(self, AtomicBatch batch) noexcept nogil:
-        """Append the messages as one batch of the store; return the last sequence, or 0 if refused.
+        """Append the messages as one batch of the store; return the last sequence, or 0 if the store refused it.
 
         After a refusal, some messages may be in the index.
         """
@@ -372,20 +382,20 @@ cdef class BatchCommits:
             or self.stream.interest.wanted(m.subject, m.subject_len)
 
     cdef uint64_t skip(self, Msg* m) noexcept nogil:
-        """Use up the sequence of a message that the stream does not store."""
+        """Use up a sequence for a message that the stream does not store; return the sequence, or 0 on failure."""
         if self.stream.replica is None:
             return self.stream.store.skip()
         return skip_unwanted(self.stream.store, m, self.stream.wall(), True)
 
     cdef uint64_t keep_wanted(self, Msg* m) noexcept nogil:
-        """Append one message of a batch for which the limits were checked."""
+        """Append one message of a checked batch; return its sequence, or 0 if the store refused it."""
         if self.stream.republisher is None:
             return self.stream.keep(m)
         with gil:
             return self.stream.keep_and_republish(m)
 
     cdef void note_batch(self, AtomicBatch batch, uint64_t first) noexcept nogil:
-        """Apply the headers of the batch's messages, which were appended just now from sequence `first` on."""
+        """Apply the headers of the batch's messages, which have just been appended from sequence `first` on."""
         cdef PubHeaders h
         cdef size_t i
         cdef Msg m
@@ -399,7 +409,7 @@ cdef class BatchCommits:
             self.stream.dedupe.last_id_len = 0
 
     cdef void answer(self, Msg* m, AtomicBatch batch, uint64_t seq) except *:
-        """Queue the PubAck of a batch."""
+        """Queue the PubAck of a batch, if its last message `m` has a reply subject and the stream sends PubAcks."""
         cdef bytes body
         if m.reply_len and not self.stream.limits.features & NO_ACK:
             shown = orjson.dumps(batch.id.decode("utf-8", "replace"))

@@ -41,7 +41,10 @@ cdef int64_t SEQUENCE_MAX = 10**17      # a sequence is parsed up to this value,
 # -- headers ---------------------------------------------------------------------------------------------------------
 
 cdef int64_t sequence_of(Value v) noexcept nogil:
-    """Return a sequence of up to 20 digits, SEQUENCE_MAX or more if it is larger, or -1 if it is invalid."""
+    """Return the number in `v`, or -1 if it is invalid or has more than 20 digits.
+
+    For a number above SEQUENCE_MAX, the result may be a different number that is also at least SEQUENCE_MAX.
+    """
     cdef int64_t seq = 0
     cdef uint32_t i
     if v.n == 0 or v.n > SEQUENCE_DIGITS_MAX:
@@ -153,13 +156,13 @@ cdef class AtomicBatch:
         return 0
 
     cdef void view(self, size_t i, Msg* m) noexcept nogil:
-        """Set `m` to message `i`, which stays in the arena."""
+        """Set `m` to message `i`, without copying it. `m` is valid until the next `stage` or `replace`."""
         cdef StagedMessage* s = &self.messages[i]
         cdef const char* p = self.arena + s.at
         compose(m, p, s.subject_len, p + s.subject_len, s.header_len, s.size)
 
     cdef int replace(self, size_t i, bytes subject, bytes headers, bytes payload) except -1:
-        """Replace message `i`; the old bytes stay in the arena, unused."""
+        """Replace message `i`. Its old bytes stay in the arena, unused. Raises MemoryError."""
         cdef bytes body = headers + payload
         cdef Msg m
         compose(&m, subject, len(subject), body, len(headers), len(body))
@@ -188,7 +191,7 @@ cdef class AtomicBatches:
                 and self.last.n < self.msgs_max and self.has_room(m))
 
     cdef int stage(self, AtomicBatch batch, Msg* m, bint special, int64_t now_ns) noexcept nogil:
-        """Append a message to an open batch, and begin its idle time again; return -1 if out of memory."""
+        """Append a message to an open batch, and restart the idle time; return -1 if out of memory."""
         cdef int64_t size = m.subject_len + m.size + sizeof(StagedMessage)
         if batch.stage(m, special) != 0:
             return -1
@@ -201,7 +204,7 @@ cdef class AtomicBatches:
         """Stage a message. If it commits its batch, close and return the batch; otherwise return None.
 
         Raises:
-            ApiError: the message is refused, and its batch is abandoned.
+            ApiError: the message is refused. Its batch is closed, unless the batch id or the sequence is invalid.
         """
         cdef bytes batch_id = h.id.p[:h.id.n] if h.id.n else b"", headers, body
         cdef bint is_end = h.has_commit and value_is(h.commit, b"eob", 3)
@@ -239,12 +242,12 @@ cdef class AtomicBatches:
         return batch
 
     cdef bint has_room(self, Msg* m) noexcept nogil:
-        """Return whether the server may stage the message."""
+        """Return whether the message fits into the server's limit of staged bytes."""
         cdef int64_t size = m.subject_len + m.size + sizeof(StagedMessage)
         return self.usage.bytes + size <= self.usage.bytes_max
 
     cdef AtomicBatch begin(self, bytes batch_id, int64_t seq, int64_t size, int64_t now_ns):
-        """Open a batch whose first message has the sequence `seq`.
+        """Open a batch for a message with the batch sequence `seq`; `size` is the batch's number of messages so far.
 
         Raises:
             ApiError: `seq` is not 1, or too many batches are open.
@@ -282,7 +285,7 @@ cdef class AtomicBatches:
             self.abandoned(batch, TIMEOUT, None)
 
     def abandoned(self, AtomicBatch batch not None, str reason, error):
-        """Close the batch, publish the reason, and return `error`."""
+        """Close the batch, report its id and the reason, and return `error`."""
         self.close(batch)
         self.tell(batch.id, reason)
         return error
@@ -302,6 +305,6 @@ cdef class AtomicBatches:
             self.last = AtomicBatch(b"")
 
     def drop_all(self) -> None:
-        """Forget every open batch, without advisories."""
+        """Close all open batches, without advisories."""
         for batch in list(self.open.values()):
             self.close(batch)

@@ -60,7 +60,7 @@ def counted(
     size_max: int,
     copied: bytes | None = None,
 ) -> tuple[bytes, bytes, bytes]:
-    """Return the headers, payload and value to store for a message whose increment is added.
+    """Return the headers, payload and value to store for a message that changes a counter.
 
     `last_headers` and `last_payload` are those of the last message of the subject; if there is none, `last_payload`
     is None. `copied` is the payload of a message from another stream; None: the message is not a copy.
@@ -114,7 +114,7 @@ def _value_in(payload: bytes) -> int:
 
 
 def _sources_in(headers: bytes) -> dict[str, dict[str, str]]:
-    """Return the values in a stored Nats-Counter-Sources header, as origin -> subject -> value."""
+    """Return the values in a stored Nats-Counter-Sources header, as origin -> subject -> value. Raises ApiError."""
     shown = value_of(headers, SOURCES)
     if not shown:
         return {}

@@ -75,7 +75,7 @@ def _field(text: str, low: int, high: int, names: dict[str, int]) -> _Field:
 
 
 def _range(text: str, low: int, high: int, names: dict[str, int]) -> tuple[int, bool]:
-    """Return the bits of one range, and whether it is a star without a step."""
+    """Return the bits of one range, and whether it is a star without a step. Raises ValueError."""
     span, *steps = text.split("/")
     first, *others = span.split("-")
     step = _number(steps[0], {}) if steps else 1
@@ -130,7 +130,7 @@ class Cron:
         return None
 
     def _has_date(self) -> bool:
-        """Return whether any date can match; without this check, a search would visit every day of several years."""
+        """Return whether any date can match the pattern."""
         by_day = any(
             self.month.bits >> month & 1 and self.day.bits & ((2 << days) - 2)
             for month, days in enumerate(_DAYS_MAX, 1)
@@ -213,7 +213,7 @@ class _Walk:
         self.move(as_utc - offset_s(as_utc - guess, self.zone))
 
     def truncate(self, wall: datetime) -> None:
-        """Set the smaller fields to their minimum, unless that was already done."""
+        """Move to `wall`, the wall time with the smaller fields at their minimum, unless that was already done."""
         if not self.truncated:
             self.truncated = True
             self.go_to(wall)

@@ -155,7 +155,7 @@ cdef class FastBatches:
         return batch
 
     cdef void keep_alive(self, FastBatch batch, int64_t now_ns) noexcept nogil:
-        """Begin the idle time of the batch again."""
+        """Restart the idle time of the batch."""
         batch.deadline_ns = now_ns + self.timeout_ns
 
     def arm(self, FastBatch batch not None) -> None:
@@ -170,7 +170,7 @@ cdef class FastBatches:
             self.close(batch)
 
     def close(self, FastBatch batch not None) -> None:
-        """Close an open batch, so that later messages of it are refused."""
+        """Close an open batch. Later messages of the batch are refused."""
         del self.open[batch.id]
         self.n_open -= 1
         self.usage.fast_count -= 1
@@ -180,7 +180,10 @@ cdef class FastBatches:
             self.last = FastBatch(b"", 1, False)
 
     def close_lost(self, uint64_t kept_seq) -> None:
-        """Close the batches that allow no gaps and have a message after `kept_seq`, since it was not written."""
+        """Close the batches that allow no gaps and whose last stored message is after `kept_seq`.
+
+        Messages after `kept_seq` were not written.
+        """
         cdef FastBatch batch
         for batch in list(self.open.values()):
             if batch.stream_seq > kept_seq and not batch.gap_ok:

@@ -37,7 +37,7 @@ cdef enum:
 
 
 cdef class FastPublishes(Sink):
-    """Handles the messages of one stream's fast batches."""
+    """The handler of the messages of one stream's fast batches."""
 
     def __init__(self, Stream stream not None, state, FastBatches batches not None) -> None:
         self.stream = stream
@@ -124,7 +124,7 @@ cdef class FastPublishes(Sink):
         """Check, store and answer one message.
 
         Raises:
-            ApiError: the message is refused, and does not belong to a batch.
+            ApiError: the message must be refused with an ordinary error, outside the replies of a batch.
         """
         cdef FastBatch batch
         cdef bytes headers = m.body[:m.header_len]
@@ -164,7 +164,10 @@ cdef class FastPublishes(Sink):
         return True
 
     cdef void ping(self, Msg* m, FastReply* r, FastBatch batch) except *:
-        """Report a gap before the sequence of the ping, and repeat the last acknowledgement."""
+        """Repeat the last acknowledgement of the batch; if messages before the ping are missing, report a gap first.
+
+        A gap ends a batch that allows no gaps.
+        """
         if r.seq > batch.last_seq:
             self.say(m, b'{"type":"gap","last_seq":%d,"seq":%d}' % (batch.last_seq + 1, r.seq + 1))
             if not batch.gap_ok:
@@ -175,7 +178,11 @@ cdef class FastPublishes(Sink):
         self.send_flow(m, batch)
 
     cdef void check(self, Msg* m, FastReply* r, FastBatch batch, bytes headers) except *:
-        """Store the message, if its headers and the limits of the stream allow that."""
+        """Store the message if its headers and the limits of the stream allow that; otherwise report the error.
+
+        Raises:
+            ApiError: the expected last message id is wrong.
+        """
         cdef bytes subject = m.subject[:m.subject_len], msg_id
         cdef uint64_t known = 0
         if self.stream.limits.features & (DISCARD_NEW | DISCARD_NEW_PER_SUBJECT):
@@ -195,7 +202,7 @@ cdef class FastPublishes(Sink):
         self.store(m, r, batch, message.headers, message.payload)
 
     cdef void store(self, Msg* m, FastReply* r, FastBatch batch, bytes headers, bytes payload) except *:
-        """Store a checked message."""
+        """Store a checked message, and answer if a reply is due; close the batch if the store refuses the message."""
         cdef bytes body = headers + payload
         cdef PubHeaders h
         cdef uint64_t seq
@@ -216,7 +223,10 @@ cdef class FastPublishes(Sink):
             self.send_flow(m, batch)
 
     cdef void refuse(self, Msg* m, FastReply* r, FastBatch batch, error, uint64_t known) except *:
-        """Report the error of a message; end the batch unless it may continue. `known`: sequence of the duplicate."""
+        """Report the error of a message, and end the batch unless it may continue.
+
+        If the message is a duplicate, `known` is the sequence of the stored message, otherwise 0.
+        """
         if known:
             batch.done_seq = r.seq
             if batch.owes_ack(self.batches.n_open):

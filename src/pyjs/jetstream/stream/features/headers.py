@@ -29,7 +29,7 @@ def value_of(headers: bytes, name: bytes) -> bytes:
 
 @lru_cache(FIELDS_CACHED)
 def fields_of(headers: bytes) -> Mapping[bytes, bytes]:
-    """Return all headers by name (the first, if a name repeats), for callers that read many headers of a message."""
+    """Return the values of all headers by name; if a name occurs several times, the first value counts."""
     fields: dict[bytes, bytes] = {}
     for line in headers.split(b"\r\n")[1:]:
         name, _, value = line.partition(b":")
@@ -47,7 +47,7 @@ def with_value(headers: bytes, name: bytes, value: bytes) -> bytes:
 
 
 def added(headers: bytes, name: bytes, value: bytes) -> bytes:
-    """Return `headers` with a new last line; `headers` may be b""."""
+    """Return `headers`, which may be b"", with a new last line for `name` and `value`."""
     return b"%b%b: %b%b" % (headers[:-2] if headers else FIRST_LINE, name, value, _END)
 
 

@@ -29,7 +29,7 @@ cdef bint is_only_increment(PubHeaders* h) noexcept nogil:
 
 
 cdef bint small_number(Value v, int64_t* out) noexcept nogil:
-    """Set `out` to a decimal number, which may have a sign; return False if it is not a small number."""
+    """Set `out` to the decimal number `v`; return False unless it has 1 to 18 digits and at most a sign."""
     cdef int64_t total = 0
     cdef uint32_t i = 1 if v.n and (v.p[0] == c'-' or v.p[0] == c'+') else 0
     if v.n == i or v.n - i > DIGITS_MAX:
@@ -44,7 +44,7 @@ cdef bint small_number(Value v, int64_t* out) noexcept nogil:
 
 
 cdef bint small_value(Record* r, int64_t* out) noexcept nogil:
-    """Set `out` to the small number in a stored payload; return False if there is none or the counter has origins."""
+    """Set `out` to the number in a stored payload; return False if it is not small, or the counter has origins."""
     cdef const char* p = r.body + r.header_len
     cdef size_t n = r.size - r.header_len
     cdef Value v

@@ -32,7 +32,7 @@ cdef int[12] MONTH_DAYS = [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31]
 
 
 cdef int two_digits(const char* p) noexcept nogil:
-    """Return a number of two digits, or a negative number if it is invalid."""
+    """Return the number of two digits at `p`, or -1 if these are not digits."""
     if not (c'0' <= p[0] <= c'9' and c'0' <= p[1] <= c'9'):
         return -1
     return 10 * (p[0] - c'0') + (p[1] - c'0')
@@ -58,7 +58,7 @@ cdef int64_t seconds_of(const char* p) noexcept nogil:
 
 
 cdef int64_t time_of(const char* p, size_t n) noexcept nogil:
-    """Return a time in ns since 1970, or -1 if it is invalid."""
+    """Return the UTC time in a text of `n` bytes, which must end in "Z", in ns since 1970; -1 if it is invalid."""
     cdef int64_t second, ns = 0
     cdef size_t i
     if n < DATE_SIZE + 1 or p[n - 1] != c'Z':
@@ -95,7 +95,7 @@ cdef Value value_after(const char* line, size_t n, size_t at) noexcept nogil:
 
 
 cdef bint read_line(const char* line, size_t n, PlainSchedule* out) noexcept nogil:
-    """Read one line into `out`; return False if the block is not a schedule in the usual form."""
+    """Read one header line into `out`; return False if no schedule in the usual form has this line."""
     cdef Value value
     if not is_named(line, n, b"Nats-", 5) or is_named(line, n, b"Nats-Msg-Id:", 12):
         return True

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
         """The part of a stream that the checks read."""
 
         def wall_ns(self) -> int:
-            """Return the wall time."""
+            """Return the wall time in ns."""
 
         def last_headers(self, subject: bytes) -> bytes | None:
             """Return the header block of the last message of a subject, or None if there is none."""
@@ -154,7 +154,9 @@ def _due(pattern: str, zone: tzinfo | None, after_ns: int, now_ns: int) -> Due |
 
 @lru_cache(TEXTS_CACHED)
 def _time_ns(text: str) -> int:
-    """Return the time of `@at` in ns; its hour may have one digit, its offset may be up to 24 hours and 60 minutes.
+    """Return the time of `@at` in ns since 1970.
+
+    The hour may have one digit. The offset may be up to 24 hours and 60 minutes.
 
     Raises:
         ValueError: the text is not such a time.
@@ -184,7 +186,7 @@ _duration_ns = lru_cache(TEXTS_CACHED)(parse_duration_ns)
 
 
 def _rounded(ns: int) -> int:
-    """Return `ns` rounded to a whole second."""
+    """Return `ns` rounded to the nearest whole second."""
     return (ns + NS_PER_S // 2) // NS_PER_S * NS_PER_S
 
 
@@ -204,7 +206,7 @@ def schedule_refusal(config: StreamConfig, headers: bytes, subject: bytes, view:
 
 
 def _schedule_error(config: StreamConfig, headers: bytes, subject: bytes) -> ApiError | None:
-    """Return the error for a schedule whose pattern is valid, or None."""
+    """Return the error for the other headers of a schedule whose pattern is valid, or None if they are valid."""
     if not config.allow_msg_schedules:
         return errcodes.MESSAGE_SCHEDULES_DISABLED.error()
     fields = fields_of(headers)
@@ -233,7 +235,7 @@ def _is_own(config: StreamConfig, subject: bytes) -> bool:
 
 
 def _ending_error(config: StreamConfig, headers: bytes, subject: bytes, view: View) -> ApiError | None:
-    """Return the error for a message that ends a schedule or names one as its origin, or None."""
+    """Return the error for the headers with which a message ends a schedule, or None if they are valid or absent."""
     fields = fields_of(headers)
     following, scheduler = fields.get(NEXT), fields.get(SCHEDULER, b"")
     if not following:
@@ -249,7 +251,7 @@ def _ending_error(config: StreamConfig, headers: bytes, subject: bytes, view: Vi
 
 
 def with_rollup(headers: bytes) -> bytes:
-    """Return the header block to store for a schedule, which replaces earlier messages of its subject."""
+    """Return the header block to store: that of a schedule gets a roll-up header if it has none."""
     fields = fields_of(headers)
     if not fields.get(SCHEDULE) or fields.get(b"Nats-Rollup"):
         return headers
@@ -266,7 +268,10 @@ def ended_by(headers: bytes) -> bytes:
 
 
 def continued_by(headers: bytes) -> tuple[bytes, int] | None:
-    """Return (subject, next time) of the schedule that published a message; None if the headers do not state both."""
+    """Return the subject and the next time (ns) of the schedule that published a message.
+
+    Return None if the headers do not state both.
+    """
     fields = fields_of(headers)
     following, scheduler = fields.get(NEXT), fields.get(SCHEDULER)
     if not scheduler or not following or following == PURGE:

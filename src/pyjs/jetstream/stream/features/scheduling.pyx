@@ -33,7 +33,7 @@ cdef int64_t RETRY_NS = 1000000000      # ns to wait before a firing that the st
 
 
 cdef class Scheduling:
-    """Fires the schedules of one stream when they are due."""
+    """The schedules of one stream, which fire when they are due."""
 
     def __init__(self, Stream stream not None, timer) -> None:
         self.stream = stream
@@ -53,7 +53,7 @@ cdef class Scheduling:
     # -- the next firing --------------------------------------------------------------------------------------------
 
     def add(self, bytes headers, uint64_t seq, int64_t stored_at_ns, int64_t now_ns) -> None:
-        """Add a stored message, if it is a schedule."""
+        """Add the stored message `seq` if it is a valid schedule."""
         try:
             due = next_due(headers, stored_at_ns, now_ns)
         except ApiError:
@@ -78,7 +78,10 @@ cdef class Scheduling:
         self.due.note_again(seq, max(at_ns, 1))
 
     def learn(self, bytes headers, uint64_t seq, int64_t stored_at_ns, int64_t now_ns) -> None:
-        """Read a message of a recovered stream: a schedule, or one that ends a schedule or states its next time."""
+        """Read the headers of a recovered message.
+
+        The message may be a schedule, or it may end a schedule or state the next time of a schedule.
+        """
         cdef PlainSchedule plain
         if read_plain(headers, len(headers), &plain):
             self.learned[seq] = plain.at_ns
@@ -120,7 +123,7 @@ cdef class Scheduling:
         self.arm()
 
     def arm(self) -> None:
-        """Set the timer to the time of the next firing."""
+        """Set the timer to the time of the next firing, unless firings are running or this server is a follower."""
         at_ns = self.due.next_due()  # not a C integer, which could overflow when the skew is added
         if at_ns and not self.busy and (self.stream.replica is None or self.stream.replica.leads):
             self.timer.arm(self, at_ns - self.stream.turn.skew, self.stream.turn.now)
@@ -141,7 +144,7 @@ cdef class Scheduling:
             self.arm()
 
     def rest(self) -> Generator[Step, None, None]:
-        """Fire the remaining schedules."""
+        """Fire the remaining due schedules, some in each turn."""
         yield None
         while self.stream is not None and self.fire_some():
             yield None
@@ -150,7 +153,7 @@ cdef class Scheduling:
             self.arm()
 
     cdef bint fire_some(self) except -1:
-        """Fire some schedules; return whether more are due."""
+        """Fire some schedules, or none while publishes wait for a large batch; return whether more may be due."""
         cdef int64_t now_ns = self.stream.wall(), at_ns
         cdef uint64_t seq
         cdef int left = STEP
@@ -217,9 +220,9 @@ cdef class Scheduling:
             self.note_again(seq, due.at_ns)
 
     cdef bint is_over(self, uint64_t seq, bytes subject) except -1:
-        """Return whether a later message of its subject has ended a schedule.
+        """Return whether a later message of the subject has ended the schedule `seq`.
 
-        Messages published by other schedules do not end it, unless they roll up.
+        Messages that schedules have published do not end a schedule, unless they roll up.
         """
         cdef StreamStore store = self.stream.store
         cdef uint64_t last = store.catalogue.last_seq_of(subject, len(subject))

@@ -54,7 +54,7 @@ cdef inline bint is_special(PubHeaders* h) noexcept nogil:
 
 
 cdef class SpecialPublishes(Sink):
-    """Handles the publishes of one stream that its ingest does not handle itself."""
+    """The handler of those publishes of one stream that its ingest does not handle itself."""
 
     def __init__(self, Stream stream not None, server, timer) -> None:
         self.stream = stream
@@ -107,7 +107,7 @@ cdef class SpecialPublishes(Sink):
 
     # -- batches -----------------------------------------------------------------------------------------------
     cdef void batched(self, Msg* m, bint special) noexcept nogil:
-        """Stage a message, or commit its batch."""
+        """Stage a message of an atomic batch or commit the batch, and answer; `special`: the message needs checks."""
         cdef BatchHeaders h
         cdef int64_t now_ns = self.stream.turn.now
         if self.is_refused(m):
@@ -137,7 +137,9 @@ cdef class SpecialPublishes(Sink):
             self.commits.commit(m, batch)
 
     cdef AtomicBatch collect(self, Msg* m):
-        """As the leader of a replicated stream, stage a message; if it is the last of its batch, return the batch.
+        """As the leader of a replicated stream, stage a message of an atomic batch.
+
+        Return the batch if the message is its last one, otherwise None.
 
         Raises:
             ApiError: the message is refused.
@@ -156,7 +158,7 @@ cdef class SpecialPublishes(Sink):
         return batch
 
     cdef int restage(self, AtomicBatch batch, Msg* m) except -1:
-        """Add a message of a replicated entry to a batch."""
+        """Add a message of a replicated entry to a batch. Raises MemoryError."""
         cdef PubHeaders h
         scan_pub_headers(m.body, m.header_len, &h)
         if batch.stage(m, is_special(&h)) != 0:
@@ -173,7 +175,7 @@ cdef class SpecialPublishes(Sink):
             self.stream.turn.faulted.append((self.stream, error))
 
     cdef void answer_staged(self, Msg* m) noexcept nogil:
-        """Queue the answer to a staged message, which has no body."""
+        """Queue the reply to a staged message. This reply is empty."""
         if m.reply_len and not self.stream.limits.features & NO_ACK:
             self.stream.answers.add(m, REFUSAL, 0, NULL, 0)
 
@@ -182,14 +184,14 @@ cdef class SpecialPublishes(Sink):
         self.commits.finish()
 
     def drop_disabled(self) -> None:
-        """Forget open batches of kinds that the stream's configuration no longer allows."""
+        """Close open batches of the kinds that the stream's configuration no longer allows."""
         if not self.stream.config.allow_atomic:
             self.batches.drop_all()
         if not self.stream.config.allow_batched:
             self.fast.batches.close_all()
 
     def lost(self, uint64_t kept_seq) -> None:
-        """End fast batches that have messages after `kept_seq`, since these were not written."""
+        """Close the fast batches that allow no gaps and have lost messages: those after `kept_seq`."""
         self.fast.batches.close_lost(kept_seq)
 
     def drop(self, error) -> None:
@@ -197,7 +199,10 @@ cdef class SpecialPublishes(Sink):
         self.commits.drop(error)
 
     def close(self) -> None:
-        """Forget open batches and schedules, whose references to the stream would form a cycle."""
+        """Finish the current commit, close open batches, and end the schedules.
+
+        Their references to the stream would otherwise form a cycle.
+        """
         self.commits.close()
         self.batches.drop_all()
         self.fast.batches.close_all()
@@ -215,7 +220,11 @@ cdef class SpecialPublishes(Sink):
 
     # -- schedules -----------------------------------------------------------------------------------------------
     cdef void scheduled(self, Msg* m) except *:
-        """Ingest a schedule with a roll-up header added, so that it replaces earlier messages of its subject."""
+        """Ingest a schedule with a roll-up header added, so that it replaces earlier messages of its subject.
+
+        Raises:
+            ApiError: the header block is invalid.
+        """
         cdef PubHeaders h
         cdef PlainSchedule plain
         cdef bytes headers
@@ -228,7 +237,7 @@ cdef class SpecialPublishes(Sink):
         self.stream.ingest_with_other_headers(m, headers)
 
     def note_schedule(self, bytes headers, uint64_t seq) -> None:
-        """Apply the headers of message `seq`, which was stored just now: it is a schedule, or ends one."""
+        """Apply the schedule headers of message `seq`, which has just been stored."""
         cdef PlainSchedule plain
         if self.stream.limits.features & SCHEDULES and read_plain(headers, len(headers), &plain):
             self.scheduling.note(seq, plain.at_ns)
@@ -247,11 +256,16 @@ cdef class SpecialPublishes(Sink):
         self.scheduling.arm_again()
 
     def wall_ns(self) -> int:
-        """Return the wall time."""
+        """Return the wall time in ns."""
         return self.stream.wall()
 
     def last_headers(self, bytes subject) -> bytes | None:
-        """Return the header block of the last message of a subject, or None if there is none."""
+        """Return the header block of the last message of a subject, or None if there is none.
+
+        Raises:
+            ApiError: the message cannot be read now.
+            NotNow: the same, in a replicated stream.
+        """
         cdef uint64_t seq = self.stream.store.catalogue.last_seq_of(subject, len(subject))
         try:
             last = self.stream.store.get(seq) if seq else None
@@ -272,14 +286,17 @@ cdef class SpecialPublishes(Sink):
         return self.stream.dedupe.seq_of(msg_id, len(msg_id), self.stream.now()) != 0
 
     def last_seq_of(self, bytes subject) -> int:
-        """Return the last sequence of a subject, which may have wildcards, or 0 if there is none."""
+        """Return the last sequence of a subject, which may have wildcards, or 0 if there is none.
+
+        Messages that limits or queued roll-ups will remove do not count.
+        """
         cdef uint64_t seq = self.stream.store.last_match(subject)
         if self.stream.trims(seq):
             seq = self.stream.store.last_match(subject)
         return self.stream.evictions.after_rollups(seq)
 
     def totals(self) -> tuple:
-        """Return (last sequence, number of messages, bytes) of the stream."""
+        """Return the last sequence, the number of messages and the number of bytes of the stream."""
         return self.stream.store.last_seq, self.stream.store.msgs, self.stream.store.bytes
 
     def count_of(self, bytes subject) -> int:
@@ -294,7 +311,7 @@ cdef class SpecialPublishes(Sink):
     def add_up_after(self, bytes headers, last, bytes subject) -> tuple:
         """Add the increment in `headers` to the counter of the subject; return headers, payload and new value.
 
-        `last` is (headers, payload) of the counter's preceding message; None: use the last stored message.
+        `last` is the headers and the payload of the counter's preceding message; None: use the last stored one.
         """
         if last is None:
             return self.count(self.last_value(subject, len(subject)), headers)
@@ -306,7 +323,7 @@ cdef class SpecialPublishes(Sink):
         return self.server.max_payload if self.stream.replica is None else REPLICATED_PAYLOAD_MAX
 
     cdef uint64_t last_value(self, const char* subject, size_t n) noexcept nogil:
-        """Return the sequence of the last message of a subject, or 0.
+        """Return the sequence of the last message of a subject, or 0 if there is none.
 
         Messages that limits will remove do not count.
         """
@@ -335,7 +352,7 @@ cdef class SpecialPublishes(Sink):
         return True
 
     cdef void store_sum(self, Msg* m, PubHeaders* h, size_t size) noexcept nogil:
-        """Store the message in `scratch`, and answer with its value."""
+        """Store the message in `scratch`, whose size is `size` bytes, and answer with the counter's value."""
         cdef char body[ACK_SIZE_MAX]
         cdef size_t n, value_size = size - m.size
         cdef uint64_t seq
@@ -357,7 +374,7 @@ cdef class SpecialPublishes(Sink):
             self.stream.answers.add(m, LONG_ACK, seq, body, n + value_size)
 
     cdef void add_up(self, Msg* m, PubHeaders* h) except *:
-        """Store the sum of an increment and the last value of its subject."""
+        """Store the sum of an increment and the last value of its subject. Raises ApiError."""
         cdef uint64_t last_seq
         if h.msg_id.n and not h.conditional and self.stream.answered_as_duplicate(m, h):
             return
@@ -373,6 +390,7 @@ cdef class SpecialPublishes(Sink):
 
         Raises:
             ApiError: the message cannot be counted.
+            NotNow: a replica cannot read the last message now.
         """
         try:
             last = self.stream.store.get(last_seq) if last_seq else None
@@ -387,7 +405,7 @@ cdef class SpecialPublishes(Sink):
     cdef uint64_t store(self, Msg* m, bytes headers, bytes payload, bytes told) except? 0:
         """Store a checked message with new headers and payload; return its sequence, or 0 if it was refused.
 
-        `told` are additional members for the PubAck.
+        `told` is the JSON text of additional members for the PubAck, each with a comma before it.
         """
         cdef bytes body = headers + payload
         cdef PubHeaders h

@@ -96,7 +96,7 @@ def read_positions(body: bytes) -> dict[bytes, tuple[int, bytes]]:
 
 
 class CommittedConsumer(StreamConsumer):
-    """The committed state of one consumer; represents the consumer in the stream while it is not open."""
+    """The committed state of one consumer, which represents the consumer in the stream while it is not open."""
 
     def __init__(self, name: str, created_ns: int, config: bytes, state: bytes) -> None:
         self.created_ns = created_ns
@@ -107,18 +107,18 @@ class CommittedConsumer(StreamConsumer):
         super().__init__(name, self.filters)
 
     def configure(self, config: bytes) -> None:
-        """Replace the configuration, which is JSON."""
+        """Replace the configuration with the JSON text `config`."""
         self.config_json = config
         self.config = from_json(orjson.loads(config))
         self.filters = tuple(subject.encode() for subject in self.config.filters)
 
     def needs(self, seq: int) -> bool:
-        """Return True, since only an open consumer knows which messages it still needs."""
+        """Return True: it is unknown which messages a consumer still needs while it is not open."""
         return True
 
 
 class Opener(Protocol):
-    """Opens the consumers of a replica that leads."""
+    """The interface through which a leading replica opens its consumers."""
 
     def prepare_steps(self, consumer: CommittedConsumer) -> Generator[None, None, None]:
         """Do the long part of opening a consumer, in steps."""
@@ -153,12 +153,12 @@ class ReplicatedConsumers:
     # -- entries ---------------------------------------------------------------------------------------------
 
     def begin(self, index: int) -> None:
-        """Begin to apply an entry."""
+        """Begin to apply the entry with index `index`."""
         self._has_entry = index <= self.index
         self.index = max(self.index, index)
 
     def apply(self, kind: str, name: bytes, body: bytes) -> None:
-        """Apply one item of a payload, which was checked.
+        """Apply one item of a checked payload, unless its entry was applied already.
 
         Raises:
             ApiError: 10148, a consumer of that name exists; 10014, there is no such consumer.
@@ -178,7 +178,7 @@ class ReplicatedConsumers:
         _APPLY[kind](self, consumer, body[CREATED.size :])
 
     def apply_again(self, index: int, payload: bytes) -> None:
-        """Apply the items about consumers of an entry, after a restart; the store already has its messages."""
+        """Apply only the items of an entry about consumers and positions, as the store already has its messages."""
         if index <= self.index:
             return
         self.begin(index)
@@ -260,7 +260,7 @@ class ReplicatedConsumers:
         return consumer
 
     def _may_open(self, consumer: CommittedConsumer) -> bool:
-        """Return whether a consumer must still be opened, since other work may have run between two steps."""
+        """Return whether this replica leads, and the consumer is in the stream and not open."""
         return (
             self._leads and not self._stream.closed and self._stream.consumers.get(consumer.name) is consumer
         )
@@ -273,7 +273,7 @@ class ReplicatedConsumers:
                 self.close_one(name, "leadership")
 
     def lost(self, names: Iterable[str]) -> None:
-        """Make these consumers propose their whole states, since changes that they proposed may be lost."""
+        """Make the open consumers in `names` propose their whole states, since proposed changes may be lost."""
         for name in names:
             if name in self.open and self.opener is not None:
                 self.opener.rewrite(self.open[name])
@@ -281,7 +281,7 @@ class ReplicatedConsumers:
     # -- snapshots -------------------------------------------------------------------------------------------
 
     def dump(self) -> bytes:
-        """Return all consumers after the entry `index`, as bytes for `load`."""
+        """Return all consumers, as of the last applied entry, as bytes for `load`."""
         consumers = [
             (each.name, each.created_ns, each.config_json, each.state, bytes(each.changes))
             for each in self.committed.values()

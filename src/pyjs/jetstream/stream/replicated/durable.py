@@ -31,11 +31,11 @@ class _StoreSync(Job):
         self._stream.turn.jobs.append(self)
 
     def run(self) -> None:
-        """Sync, in a thread."""
+        """Run the sync in a thread."""
         self._error = self._job()
 
     def finish(self, failure: Exception | None) -> None:
-        """Pass the result to the store, and wake the chore."""
+        """Pass the result of the sync to the store, and wake the chore."""
         self._stream.store.finish_sync(self._job, failure or self._error)
         self._stream.note_change()
         assert self._chore is not None

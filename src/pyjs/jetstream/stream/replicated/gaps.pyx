@@ -34,9 +34,9 @@ cdef enum:
 
 cdef class Gaps:
     def __init__(self, Stream stream not None, list lost not None, uint64_t ids_upto) -> None:
-        """The stream must be open without the messages `lost`; if this list is empty, any message may be missing.
+        """Describe the gaps of a stream that is open without the messages `lost`, a list of sequences.
 
-        Ids of messages up to `ids_upto` may be missing too.
+        If this list is empty, any message may be missing. Ids of messages up to `ids_upto` may be missing too.
         """
         cdef Catalogue catalogue = stream.store.catalogue
         cdef uint64_t behind
@@ -110,5 +110,5 @@ cdef class Gaps:
         return self.stream.dedupe.seq_of(h.msg_id.p, h.msg_id.n, self.stream.entry_ns) == 0
 
     cdef bint knows_last(self, const char* subject, size_t n) noexcept nogil:
-        """Return whether the last message of a subject is younger than all lost ones."""
+        """Return whether the last message of a subject is younger than all lost messages."""
         return self.stream.store.last_of(subject, n) > self.last

@@ -38,7 +38,7 @@ _DUE = Struct("<Qq")
 
 
 def purge(subject: bytes, before_seq: int, keep: int) -> bytes:
-    """Return the payload of a purge, see Stream.purge."""
+    """Return the payload of a purge; for the arguments, see `Stream.purge`."""
     return operation("purge", _PURGE.pack(before_seq, keep), subject)
 
 
@@ -66,7 +66,7 @@ def nothing() -> bytes:
 
 
 def apply_operation(replica: Replica, kind: str, subject: bytes, body: bytes) -> Steps:
-    """Apply the operation in a payload, which was checked; return the operation's result.
+    """Apply the operation of a checked payload, and return its result.
 
     Raises:
         ApiError: the operation is refused, by every replica.
@@ -110,7 +110,7 @@ def _end_of(replica: Replica, subject: bytes, left: int) -> Steps:
 
 
 def _drop_steps(replica: Replica, subject: bytes, end_seq: int) -> Steps:
-    """Remove the matches below `end_seq`; readers wait until all are removed."""
+    """Remove the matching messages below `end_seq`, and return their number; readers wait until all are removed."""
     store = replica.stream.store
     wanted = store.make_filter((subject,) if subject else ())
     purged, seq = 0, 1

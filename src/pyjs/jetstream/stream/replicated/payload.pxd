@@ -43,7 +43,7 @@ cdef struct Item:               # an item; points into the payload
     uint32_t size               # bytes of the body
 
 cdef class PayloadBuffer:
-    """Collects the items of one payload."""
+    """A buffer that collects the items of one payload."""
     cdef char* data
     cdef size_t used, room      # used is 0 if the payload is empty
     cdef public size_t size_max

@@ -109,7 +109,7 @@ cdef class PayloadBuffer:
         return 0
 
     cdef int reserve(self, size_t size) noexcept nogil:
-        """Make room for `size` more bytes, and begin the payload if it is empty."""
+        """Make room for `size` more bytes, and begin the payload if it is empty; return -1 if there is no room."""
         if self.used + PAYLOAD_HEADER_SIZE + size > self.size_max \
                 or grow(<void**> &self.data, &self.room, self.used + PAYLOAD_HEADER_SIZE + size, 1) != 0:
             return -1
@@ -120,7 +120,10 @@ cdef class PayloadBuffer:
         return 0
 
     cdef int begin_batch(self, const char* id, size_t n, size_t* at) noexcept nogil:
-        """Add an empty batch; messages added until `end_batch` belong to it."""
+        """Add an empty batch, and set `at` to its offset; return -1 if there is no room.
+
+        Messages added until `end_batch` belong to the batch.
+        """
         if self.add(ITEM_BATCH, id, n, NULL, 0, 0) != 0:
             return -1
         at[0] = self.used - ITEM_HEADER_SIZE - n
@@ -142,7 +145,7 @@ cdef class PayloadBuffer:
         return n
 
     cdef bytes take(self):
-        """Return the payload, and begin a new one."""
+        """Return the payload, or b"" if nothing was collected, and begin a new one."""
         cdef bytes out
         if self.used == 0:
             return b""
@@ -163,6 +166,7 @@ def operation(str kind, bytes body=b"", bytes subject=b"") -> bytes:
 
     Raises:
         ApiError: the subject is longer than the subject of an item may be.
+        MemoryError: the payload is too large, or there is no memory for it.
     """
     if len(subject) > SUBJECT_SIZE_MAX:
         raise errcodes.BAD_REQUEST.detailed(f"a subject of {len(subject)} bytes, at most {SUBJECT_SIZE_MAX}")
@@ -281,7 +285,10 @@ cdef const char* consumer_fault(Item* item) noexcept nogil:
 
 cdef const char* items_fault(const char* p, size_t n, size_t begin, size_t end, bint in_batch, uint32_t* items,
                              size_t* at) noexcept nogil:
-    """Return the first fault of the items between two offsets, and set its offset; count the items."""
+    """Return the first fault of the items from offset `begin` to `end`, or NULL.
+
+    Set `at` to the offset of the faulty item, and `items` to the number of items.
+    """
     cdef size_t behind = begin
     cdef size_t inner
     cdef uint32_t parts

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class ProposedState:
-    """Proposes the changes of one consumer."""
+    """The state of one consumer, whose changes are proposed instead of written."""
 
     def __init__(self, replica: Replica, consumer: CommittedConsumer) -> None:
         self._replica = replica
@@ -38,7 +38,7 @@ class ProposedState:
         self._begin(data)
 
     def payload_of(self, data: bytes) -> bytes:
-        """Return the payload for `operate`: one with the whole state `data`, or without changes if that is empty."""
+        """Return a payload for `Replica.operate` with the whole state `data`, or without changes if that is empty."""
         if not data:
             return operation("consumer changes", self._created, self._name)
         self._begin(data)

@@ -124,7 +124,10 @@ cdef class Replica(Sink):
         return 1 if trace.only else self.deliver(m, t)
 
     cdef void collect_transformed(self, Msg* m) noexcept:
-        """Collect a message under its transformed subject here, since a transform may choose at random."""
+        """Collect a message under its transformed subject.
+
+        Only the leader transforms subjects, since a transform may choose at random.
+        """
         cdef bytes subject = self.stream.transform.apply(m.subject[:m.subject_len])
         cdef Msg renamed = m[0]
         if subject is not None:
@@ -133,7 +136,7 @@ cdef class Replica(Sink):
         self.collect(&renamed)
 
     cdef bint collect(self, Msg* m) noexcept nogil:
-        """Add a message to the payload of this turn, or refuse it; return whether it was added."""
+        """Add a message to the payload of this turn, or stage or refuse it; return whether it was added."""
         cdef size_t replies = self.proposal.used
         if self.refused(m):
             return False
@@ -151,9 +154,9 @@ cdef class Replica(Sink):
         return not self.stream.refuse(m, 10023, 0)
 
     cdef bint collect_copy(self, Msg* m, bint mirrored, uint64_t seq, int64_t ts) noexcept nogil:
-        """Add a copy of another stream's message to the payload of this turn; return False if there is no room.
+        """Add a copy of another stream's message to the payload of this turn; return False if that is impossible now.
 
-        `seq` and `ts` are sequence and time of the message in the origin.
+        `seq` and `ts` are the sequence and the time (ns) of the message in the origin.
         """
         cdef uint64_t size = ITEM_HEADER_SIZE + m.subject_len + m.size + COPY_TAIL_SIZE
         cdef int failed
@@ -208,7 +211,7 @@ cdef class Replica(Sink):
             return self.stream.refuse_with(m, errcodes.STREAM_MESSAGES_LOST.error())
 
     cdef bint is_full(self, uint64_t size) noexcept nogil:
-        """Return whether `size` more bytes would exceed the limit in flight; never, if nothing is in flight."""
+        """Return whether `size` more bytes would exceed the limit of bytes in flight; False if none are in flight."""
         cdef uint64_t others = self.in_flight + self.buffer.used
         return others != 0 and others + size > self.in_flight_max
 
@@ -221,7 +224,7 @@ cdef class Replica(Sink):
         return h.batch_id.n != 0
 
     cdef void collect_batched(self, Msg* m) noexcept:
-        """Stage a message of an atomic batch; the last one adds all of them to the payload."""
+        """Stage a message of an atomic batch. The last message adds the whole batch to the payload."""
         cdef AtomicBatch batch
         try:
             batch = (<SpecialPublishes?> self.stream.special).collect(m)
@@ -237,7 +240,7 @@ cdef class Replica(Sink):
         """Add a whole batch, whose last message is `m`, to the payload.
 
         Raises:
-            ApiError: there is no room, and nothing was added.
+            ApiError: there is no room, or the outcome may depend on lost messages; nothing was added.
         """
         cdef size_t used = self.buffer.used, replies = self.proposal.used
         cdef uint32_t items = self.buffer.items
@@ -285,7 +288,7 @@ cdef class Replica(Sink):
         return self.stopped is None
 
     def propose(self, bytes payload, Proposal proposal not None) -> bool:
-        """Propose a payload. Return False and drop `proposal` if this is no leader, or followers would refuse it."""
+        """Propose a payload. If it is not accepted, for example without leadership, drop `proposal`; return False."""
         proposal.size = len(payload)
         self.in_flight += proposal.size
         if is_operation(payload):
@@ -317,7 +320,7 @@ cdef class Replica(Sink):
         """Propose an operation or the state of a consumer; return the result when it is applied and written.
 
         Raises:
-            ApiError: this replica is not the leader, followers would refuse the operation, or the result is unknown.
+            ApiError: this replica does not lead, the operation is invalid or refused, or its result is unknown.
         """
         fault = payload_fault(payload)
         if fault is not None:
@@ -352,7 +355,7 @@ cdef class Replica(Sink):
 
     @property
     def collects(self) -> bool:
-        """Whether the payload of this turn has anything in it."""
+        """Whether the payload of this turn is not empty."""
         return self.buffer.used != 0
 
     def propose_expiry(self) -> None:
@@ -395,7 +398,10 @@ cdef class Replica(Sink):
             self.removals = removals + self.removals    # try again with the next commit
 
     def propose_firing(self, list due) -> bool:
-        """Propose to fire the schedules `due`, as (sequence, due time). False: refused, or messages were lost."""
+        """Propose to fire the schedules `due`, a list of (sequence, due time in ns).
+
+        Return False if this replica does not lead or has lost messages.
+        """
         if self.gaps is not None:
             return False
         body = b"".join(seq.to_bytes(8, "little") + at_ns.to_bytes(8, "little", signed=True) for seq, at_ns in due)
@@ -444,7 +450,7 @@ cdef class Replica(Sink):
 
     # -- lost messages -----------------------------------------------------------------------------------------
     def note_gaps(self, list lost not None, uint64_t ids_upto) -> None:
-        """Propose nothing from now on that may depend on the messages `lost`; see gaps.Gaps."""
+        """Refuse, from now on, each publish whose outcome may depend on the messages `lost`; see gaps.Gaps."""
         self.gaps = Gaps(self.stream, lost, ids_upto)
 
     def accept_gaps(self) -> None:
@@ -492,7 +498,10 @@ cdef class Replica(Sink):
             self.apply_next(index, term, time_ns, payload, proposal)
 
     def restart_at(self, uint64_t index, uint64_t term, int64_t time_ns) -> None:
-        """Record that the store has the state after the given entry, whatever was applied before."""
+        """Record that the store has the state after the given entry, whatever was applied before.
+
+        If the store cannot commit, stop the replica.
+        """
         if self.stream.store.commit() != 0:
             self.stop(self.stream.store.error)
             return
@@ -503,7 +512,13 @@ cdef class Replica(Sink):
 
     cdef void apply_next(self, uint64_t index, uint64_t term, int64_t time_ns, bytes payload,
                          Proposal proposal) except *:
-        """Apply an entry, which must be the next one."""
+        """Apply the next entry, or begin to apply it if it is an operation.
+
+        An entry that the store already has changes only the consumers.
+
+        Raises:
+            BrokenEntry: the entry is damaged or could not be applied; this replica has stopped.
+        """
         if self.stopped is not None or self.stream.closed or index <= self.index:
             if self.stopped is None and not self.stream.closed and payload_fault(payload) is None:
                 self.consumers.apply_again(index, payload)
@@ -555,7 +570,7 @@ cdef class Replica(Sink):
         self.stream.store.begin_entry(size + items * RECORD_OVERHEAD)
 
     cdef void end_entry(self, int64_t time_ns) except *:
-        """End an entry: remove replaced messages. The next commit then marks the entry as applied."""
+        """End an entry: remove replaced messages, and mark the entry as applied with the next commit."""
         cdef Stream stream = self.stream
         stream.evict()
         self.mark_applied()
@@ -563,7 +578,7 @@ cdef class Replica(Sink):
             self.stop(stream.store.error)
 
     cdef void apply_items(self, bytes payload, Proposal proposal) except *:
-        """Apply messages and batches; raise the error of a failed one."""
+        """Apply the items of a payload. If an item fails, raise its error."""
         cdef const char* p = payload
         cdef size_t n = len(payload)
         cdef list faulted = self.stream.turn.faulted
@@ -595,7 +610,7 @@ cdef class Replica(Sink):
         return 0
 
     cdef void apply_copy(self, Item* item) noexcept nogil:
-        """Store a copy for a mirror or source."""
+        """Store a copy for a mirror or source, unless the stream is sealed or already has the message."""
         cdef bint mirrored = item.kind == ITEM_MIRRORED
         cdef uint32_t size = item.size - (COPY_TAIL_SIZE if mirrored else 0)
         cdef uint64_t seq = 0
@@ -674,7 +689,7 @@ cdef class Replica(Sink):
             return
 
     def operation_steps(self, int64_t time_ns, bytes payload):
-        """Apply an operation in steps."""
+        """Apply an operation in steps, commit its changes, and settle its outcome."""
         cdef Stream stream = self.stream
         result = error = None
         try:

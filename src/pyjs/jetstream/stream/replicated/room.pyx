@@ -42,7 +42,7 @@ cdef class InFlight:
         proposal.operates = True
 
     cdef void remove(self, Proposal proposal) noexcept:
-        """Forget the messages or the operation of a proposal that is applied or lost."""
+        """Subtract the messages or the operation of a proposal that is applied or lost."""
         self.operations -= proposal.operates
         proposal.operates = False
         self.messages -= min(proposal.messages, self.messages)
@@ -70,7 +70,7 @@ cdef class InFlight:
 
     cdef bint refuses_beside(self, StreamLimits limits, Catalogue catalogue, Msg* m, bint rolls_up,
                              uint64_t size) noexcept nogil:
-        """Return whether a copy fits at present, but not together with the messages in flight."""
+        """Return whether a copy does not fit together with the messages in flight, which have `size` bytes."""
         cdef uint64_t count = 0, of_subject = 0
         if limits.max_msgs_per_subject > 0:
             count = catalogue.count_of(m.subject, m.subject_len)
