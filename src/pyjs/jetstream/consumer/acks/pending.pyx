@@ -471,8 +471,8 @@ cdef class PendingAcks:
         """Queue entries that are due at `now` for redelivery, in sequence order.
 
         Entries delivered `max_deliver` times (0: no limit) go to the list of exhausted entries instead. Return the
-        number of all these entries, or 0 if out of memory. It is at most EXPIRED_MAX; further due entries are left
-        for the next call.
+        number of all these entries, which is at most EXPIRED_MAX, or less if memory runs out. Further due entries
+        are left for the next call.
         """
         cdef uint32_t k, i, n = 0, where = IN_WAIT
         cdef size_t room = 0
@@ -483,8 +483,7 @@ cdef class PendingAcks:
             if i == 0:
                 break
             if grow(<void**> &keys, &room, n + 1, sizeof(SortKey)) < 0:
-                free(keys)
-                return 0
+                break
             self.unlink(i)
             keys[n].key = <int64_t> self.entries[i].seq
             keys[n].index = i
