@@ -7,7 +7,8 @@ has a share of the turn; the rest waits for the next turn.
 
 Long because it creates and ends each part of a server, and applies reloads to it.
 
-Knows nothing of sockets, threads or clocks: `server/` runs it on an event loop, tests run it with a virtual clock.
+This module knows nothing of sockets, threads or clocks: `server/` runs it on an event loop, tests run it with a
+virtual clock.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ with zeros and counts it. The checksum of the log record then differs, which eve
 gets any other SIGBUS, so faulthandler still works. Guarding the first map installs the handler; the handler of a
 process without a store does not change.
 
-Knows nothing of the contents of maps. Compiled: a signal handler cannot run Python, and it must not slow down
-reads (benchmarks/: pull 500).
+This module knows nothing of the contents of maps. Compiled: a signal handler cannot run Python, and it must not slow
+down reads (benchmarks/: pull 500).
 """
 from libc.stdint cimport uint64_t, uintptr_t
 

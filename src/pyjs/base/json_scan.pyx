@@ -6,9 +6,9 @@ documents one after another. An array holds the open containers, so a deeply nes
 value nested deeper than VALUES_DEPTH is checked but not built, since the tables of fields are less deep. Memory is
 therefore at most a few times the size of the body.
 
-Knows nothing of fields or kinds. Compiled: a megabyte with an error in its last byte must not block other clients
-(benchmarks/hostile.py; 2 to 20 ms).
-Source: error texts probed on nats-server 2.15.1, see tests/unit/jetstream/config/test_json_strict.py.
+This module knows nothing of fields or kinds. Compiled: a megabyte with an error in its last byte must not block other
+clients (benchmarks/hostile.py; 2 to 20 ms). Source: error texts probed on nats-server 2.15.1, see
+tests/unit/jetstream/config/test_json_strict.py.
 """
 from libc.stdint cimport int64_t
 

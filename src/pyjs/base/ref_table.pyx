@@ -2,7 +2,7 @@
 
 Open addressing with linear probing, at most 4/5 full; a removal closes the gap, so there are no markers of removed
 entries. An entry is a reference and 32 bits of its key's hash; these bits also determine its slot, so the table grows
-without reading keys. Knows nothing of keys; the caller compares them (ref_search).
+without reading keys. This module knows nothing of keys; the caller compares them (ref_search).
 
 Compiled, because every append looks up its subject here (measured in benchmarks/: jspub-150k).
 """

@@ -1,8 +1,8 @@
 """Hash table from byte strings to pointers.
 
-Open addressing with linear probing, at most 3/4 full. Keys are copied; values are borrowed pointers, which the
-caller must keep alive. Knows nothing of its values. Clients choose keys, so the slot of a key depends on two secrets
-of the process; otherwise a client could send colliding keys, which would make each lookup a linear search.
+Open addressing with linear probing, at most 3/4 full. Keys are copied; values are borrowed pointers, which the caller
+must keep alive. This module knows nothing of its values. Clients choose keys, so the slot of a key depends on two
+secrets of the process; otherwise a client could send colliding keys, which would make each lookup a linear search.
 Compiled, because every message looks up its route here (measured in benchmarks/: core publish, 1-1).
 """
 from libc.stdint cimport uint32_t, uint64_t

@@ -1,7 +1,7 @@
 """Deadlines: one heap of (time, callback), cancelled lazily and swept when most are cancelled.
 
-Knows nothing of the callbacks. A node has one heap, whose `next_deadline_ns` sets one timer of the event loop.
-Compiled, because each turn asks twice for the next deadline (measured in benchmarks/: reqrep, and reqrep over a
+This module knows nothing of the callbacks. A node has one heap, whose `next_deadline_ns` sets one timer of the event
+loop. Compiled, because each turn asks twice for the next deadline (measured in benchmarks/: reqrep, and reqrep over a
 route).
 """
 

@@ -1,7 +1,7 @@
 """Durations and sizes, parsed from text to integers; gotext.py does the reverse.
 
-Knows nothing of options, files or clocks. Grammar of a duration, as in NATS files and APIs: an optional sign,
-then one or more decimal numbers, each followed by a unit ("1h30m", "1.5s", "250ms"); "0" alone needs no unit.
+This module knows nothing of options, files or clocks. Grammar of a duration, as in NATS files and APIs: an optional
+sign, then one or more decimal numbers, each followed by a unit ("1h30m", "1.5s", "250ms"); "0" alone needs no unit.
 Results are exact integers of nanoseconds: no floats are used.
 
 Source: the Go duration text form, https://pkg.go.dev/time#ParseDuration.

@@ -6,7 +6,7 @@ The issuer in the claims is the public key that verifies the signature: a decode
 that the signer is trusted. In version 1, claims have their kind at the top level, and the signature covers only the
 claims.
 
-Knows nothing of the meaning of the claims.
+This module knows nothing of the meaning of the claims.
 Source: nats-io/jwt; texts as nats-server 2.15 (tests/conformance/test_jwt_login.py).
 """
 
@@ -49,7 +49,7 @@ DECORATED = re.compile(r"-{3,}[^\n]*-{3,}\r?\n([\w\-.=]+)\r?\n-{3,}[^\n]*-{3,}(?
 
 
 class TokenFault(ValueError):
-    """Raised for an invalid token; the exception's text is nats-server's."""
+    """Raised for an invalid token; its text is that of nats-server."""
 
 
 @dataclass(frozen=True, slots=True)

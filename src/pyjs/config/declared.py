@@ -1,6 +1,7 @@
 """The blocks `streams`, `consumers`, `kv` and `object_store`, as written in the file.
 
-Knows nothing of the options of a stream: pyjs.declared reads the entries, with the same declarations as the API.
+This module knows nothing of the options of a stream: pyjs.declared reads the entries, with the same declarations as
+the API.
 """
 
 from __future__ import annotations

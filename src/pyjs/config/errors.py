@@ -1,7 +1,7 @@
 """Errors in a configuration: the place, the cause and the fix of each error.
 
-Knows nothing of the language or of the options. The text of an error reads `file:line:column: cause; fix`, so that an
-editor can jump to the place; line and column start at 1.
+This module knows nothing of the language or of the options. The text of an error reads `file:line:column: cause;
+fix`, so that an editor can jump to the place; line and column start at 1.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The table of command line flags, and its parser, which follows Go's rules.
 
-Knows nothing of files and processes. `-x` and `--x` are the same. A value follows as `-x=v` or as the next word; a
-bool takes a value only as `-x=false`. Parsing stops at the first word that is not a flag, or after `--`. Flags
-override the file, and a later flag overrides an earlier one.
+This module knows nothing of files and processes. `-x` and `--x` are the same. A value follows as `-x=v` or as the
+next word; a bool takes a value only as `-x=false`. Parsing stops at the first word that is not a flag, or after `--`.
+Flags override the file, and a later flag overrides an earlier one.
 
 Source: https://pkg.go.dev/flag "Command line flag syntax"; flags of nats-server 2.15.1.
 """

@@ -1,7 +1,7 @@
 """The blocks `jetstream` and `jetstream.limits`: their keys, and the readers of their values.
 
-Knows nothing of streams. Defaults are in options.py, beside their types. An option whose row is not reloadable keeps
-its value when a running server reads its file again.
+This module knows nothing of streams. Defaults are in options.py, beside their types. An option whose row is not
+reloadable keeps its value when a running server reads its file again.
 
 Source: nats.docs "Configuration"; nats-server 2.15.1, compared in tests/unit/config/test_peer.py.
 """

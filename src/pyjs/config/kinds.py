@@ -1,7 +1,7 @@
 """Readers of single values: one Kind for each type of option, and checks that several rows use.
 
-Knows nothing of single options and their blocks. Each reader returns the value for the attribute, or raises
-Refused with the expected value, the found value and the right syntax.
+This module knows nothing of single options and their blocks. Each reader returns the value for the attribute, or
+raises Refused with the expected value, the found value and the right syntax.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A cursor over the text of one configuration file, which reads keys, words and quoted strings.
 
-Knows nothing of maps, includes and option names: the parser requests a token, and the lexer returns
+This module knows nothing of maps, includes and option names: the parser requests a token, and the lexer returns
 it, or raises an error that shows the text it found. Lexical rules, as in nats-server 2.15:
 
     comment   `#` or `//` to the end of the line, before a key or an element, or after a value

@@ -1,9 +1,9 @@
 """The options of the server: typed and checked values, with their defaults.
 
-Knows nothing of files and flags. Sizes are in bytes, times in nanoseconds. Where 0 in a file means the default, the
-option here has the default; the comment of each attribute states any other meaning of 0 and -1.
-Attributes have the names of the NATS keys; keys, aliases and checks are in tables.py. The classes have no repr,
-so that no log line can show a password.
+This module knows nothing of files and flags. Sizes are in bytes, times in nanoseconds. Where 0 in a file means the
+default, the option here has the default; the comment of each attribute states any other meaning of 0 and -1.
+Attributes have the names of the NATS keys; keys, aliases and checks are in tables.py. The classes have no repr, so
+that no log line can show a password.
 
 Source: nats.docs "Configuration"; defaults are nats-server 2.15's, except the sync interval.
 """

@@ -1,8 +1,8 @@
 """The option table of the top level, and a list of all tables by the path of their block.
 
-Knows nothing of the use of the options. Defaults are in options.py, beside their types. Rows have the order of the
-attributes of Options. An option whose row is not reloadable keeps its value when a running server reads its file
-again.
+This module knows nothing of the use of the options. Defaults are in options.py, beside their types. Rows have the
+order of the attributes of Options. An option whose row is not reloadable keeps its value when a running server reads
+its file again.
 
 Source: nats.docs "Configuration"; nats-server 2.15.1, compared in tests/unit/config/test_peer.py.
 """

@@ -1,6 +1,6 @@
 """The parsed contents of a configuration file: values with their places, not interpreted yet.
 
-Knows nothing of option names. A map has its entries in the order in which they were last set, under the
+This module knows nothing of option names. A map has its entries in the order in which they were last set, under the
 exact spelling of their keys; readers compare keys without case.
 """
 

@@ -3,7 +3,7 @@
 Messages stay in their account. `publish` finds the route of the subject and delivers the message to each
 plain subscription, and to one member of each queue group, chosen at random among the members that accept it.
 
-Knows nothing of sockets, and of JetStream only whether the account has it.
+This module knows nothing of sockets, and of JetStream only whether the account has it.
 Compiled, because `publish` runs for every message (measured in benchmarks/: core publish, 1-1, 1-10).
 """
 from cpython.exc cimport PyErr_Clear

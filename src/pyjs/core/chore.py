@@ -6,7 +6,7 @@ into `Turn.chores` once it can continue. A parked chore uses no time.
 `Gates` order the chores of one stream or consumer, first come, first served: a change has exclusive access,
 reports share it. Work of a single step needs no gate if no chore is inside.
 
-Knows nothing of streams: a gate is identified by a name.
+This module knows nothing of streams: a gate is identified by a name.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The unparsed input of one connection, and the reasons for which reading or parsing is paused.
 
-Knows nothing of operations and turns: the session parses, and queues itself for turns; Intake pauses and
+This module knows nothing of operations and turns: the session parses, and queues itself for turns; Intake pauses and
 resumes the transport.
 Compiled, because it runs for every read (measured in benchmarks/: request/reply, core publish).
 """

@@ -4,7 +4,7 @@ A share is a number of items and a time on the clock of the node. In tests, wher
 only the number limits the work. An item is never interrupted, so each must be small. At least one item runs
 per turn.
 
-Knows nothing of the work itself. A failed item is reported, and the next one runs.
+This module knows nothing of the work itself. A failed item is reported, and the next one runs.
 Compiled, because a client that waits for each answer pays for a whole turn (measured in benchmarks/: reqrep,
 jssync-1).
 """

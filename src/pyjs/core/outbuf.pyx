@@ -1,9 +1,9 @@
 """The output buffer of one connection: bytes queued for the transport, bounded by max_pending.
 
-Knows nothing of the meaning of the bytes. The buffer grows by doubling, and a write takes all of it. Large output is
-written piece by piece into bytes objects, which are passed to the transport without a copy and freed afterwards. A
-large message that is already a bytes object is queued without a copy.
-Compiled, because it runs for every delivery (measured in benchmarks/: 1-1, 1-10).
+This module knows nothing of the meaning of the bytes. The buffer grows by doubling, and a write takes all of it.
+Large output is written piece by piece into bytes objects, which are passed to the transport without a copy and freed
+afterwards. A large message that is already a bytes object is queued without a copy. Compiled, because it runs for
+every delivery (measured in benchmarks/: 1-1, 1-10).
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.exc cimport PyErr_Clear

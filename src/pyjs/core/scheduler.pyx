@@ -14,7 +14,7 @@ within the sum of the shares.
 
 Failed work is reported and does not affect other work; its owner is added to `Turn.faulted`, for repair.
 
-Knows nothing of streams, consumers and sessions.
+This module knows nothing of streams, consumers and sessions.
 Compiled, because a client that waits for each answer pays for a whole turn (measured in benchmarks/: reqrep,
 jssync-1).
 """

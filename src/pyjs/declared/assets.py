@@ -1,6 +1,6 @@
 """Declared assets: the streams and consumers of one account that must exist.
 
-A declared bucket is represented by its stream. Knows nothing of files and of stored streams.
+A declared bucket is represented by its stream. This module knows nothing of files and of stored streams.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The index files in an account's common file: the check reads them, a repair writes them as separate files.
 
-Knows nothing of their contents.
+This module knows nothing of their contents.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@
 
 `meta.key` and `N.key` belong to encrypted streams. Streams in memory have no files.
 
-Knows nothing of this server's store: pyjs.jetstream.transfer.block_files decodes the bytes.
+This module knows nothing of this server's store: pyjs.jetstream.transfer.block_files decodes the bytes.
 Source: nats-server's source, server/filestore.go and server/jetstream.go; directories that 2.15.1 wrote.
 """
 

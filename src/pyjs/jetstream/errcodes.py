@@ -1,7 +1,7 @@
 """The JetStream API errors: one line each, with number, code (like an HTTP status) and text.
 
 `raise errcodes.STREAM_NOT_FOUND.error()` raises one; other modules create an ApiError only from an error of another
-server. Knows nothing of its callers.
+server. This module knows nothing of its callers.
 Numbers are those of nats-server; errors of pyjs-server start at 20001.
 
 Source: the error table of nats-server 2.15 (`server/errors.json`), texts compared in tests/conformance.

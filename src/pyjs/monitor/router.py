@@ -1,7 +1,7 @@
 """The paths of the monitoring port, and their handlers.
 
-Statuses, texts and the order of checks follow nats-server 2.15.1. Knows nothing of HTTP: it gets a request target
-and returns a Response.
+Statuses, texts and the order of checks follow nats-server 2.15.1. This module knows nothing of HTTP: it gets a
+request target and returns a Response.
 """
 
 from __future__ import annotations

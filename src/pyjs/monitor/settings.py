@@ -1,6 +1,6 @@
 """The configuration of the server by key: the `config` object of /varz?config=1.
 
-Knows nothing of the effects of keys. Names are those of the configuration file, sizes are bytes, and
+This module knows nothing of the effects of keys. Names are those of the configuration file, sizes are bytes, and
 durations are nanoseconds as elsewhere in /varz. A password, a token and the login in a URL are replaced by
 stars. nats-server has no such object: without the argument, /varz is the same on both.
 """

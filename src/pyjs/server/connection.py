@@ -1,7 +1,7 @@
 """One client connection: an asyncio protocol with a ClientSession.
 
-Knows nothing of NATS. Input is passed to the session as it arrives; the session writes output once per turn.
-If a client reads slowly and the transport holds more than BUFFER_HIGH bytes, further output stays in the
+This module knows nothing of NATS. Input is passed to the session as it arrives; the session writes output once per
+turn. If a client reads slowly and the transport holds more than BUFFER_HIGH bytes, further output stays in the
 session, where it counts towards the pending limit.
 
 Source: https://docs.python.org/3/library/asyncio-protocol.html

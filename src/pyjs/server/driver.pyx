@@ -5,7 +5,7 @@ only one read each (clients that wait for each answer), the turn runs directly a
 pass through the loop. To notice when this changes, every SAMPLE-th such read waits for the end of its iteration; if a
 second read arrives before the end, all reads wait for a while.
 
-The node's next deadline sets the only timer. Knows nothing of sockets or of the work of a turn.
+The node's next deadline sets the only timer. This module knows nothing of sockets or of the work of a turn.
 Compiled, because a client that waits for each answer pays for a whole turn (measured in benchmarks/: reqrep,
 jssync-1).
 """

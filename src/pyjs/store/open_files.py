@@ -8,7 +8,8 @@ fails, the next job that would have synced the file gets the error.
     idle      open, all bytes synced: may be closed at any time
     held      has unsynced bytes, or a job in another thread is syncing it
 
-A descriptor that `open` returns is valid until the next call of `open`. Knows nothing of segments, logs and threads.
+A descriptor that `open` returns is valid until the next call of `open`. This module knows nothing of segments, logs
+and threads.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The store may change between two steps. A search returns a message that was live when it was found; a count includes
 each message that was live when its step examined it. Most of them end in the first step, since the store searches by
-subject where that is faster (store/index/catalogue.pyx). Knows nothing of requests.
+subject where that is faster (store/index/catalogue.pyx). This module knows nothing of requests.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The store interface of the engine: appends, drops and purges. store/index/catalogue.pyx has the searches.
 
-Knows nothing of consumers, the protocol, the limits of streams, or the storage of bodies: store/memory and store/file
-implement hooks for storage, and rebuild the state when a store is opened. Long because all appends and drops change
-the same state.
+This module knows nothing of consumers, the protocol, the limits of streams, or the storage of bodies: store/memory
+and store/file implement hooks for storage, and rebuild the state when a store is opened. Long because all appends and
+drops change the same state.
 
 Invariant: first_seq <= last_seq + 1.
 

@@ -6,7 +6,7 @@ with other writers: 100 files 128 ms one by one, 4 ms together; 4 files 6 and 3 
 descriptor reports only errors that occur after it was opened, so the set opens the files before they are
 written.
 
-Used by one thread for one batch. Knows nothing of the files' contents.
+Used by one thread for one batch. This module knows nothing of the files' contents.
 """
 
 from __future__ import annotations

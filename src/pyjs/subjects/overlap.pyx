@@ -5,8 +5,8 @@ usually as many as the subject has tokens, and more if wildcards match many bran
 so that the caller can continue it later. A subject can have a hundred thousand tokens; those that it shares with no
 other subject are stored as one list, and become branches only when a search or another subject reaches them.
 
-Knows nothing of streams: the owner of a subject is any value. Compiled: a request may have a hundred thousand
-subjects (benchmarks/hostile.py: subjects, filters).
+This module knows nothing of streams: the owner of a subject is any value. Compiled: a request may have a hundred
+thousand subjects (benchmarks/hostile.py: subjects, filters).
 """
 
 STEP = 5000                     # branches, or subjects, visited between two yields: about half a millisecond

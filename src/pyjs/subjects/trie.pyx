@@ -8,7 +8,8 @@ joined again. The subscriptions of a node are a chain through their own memory, 
 A walk visits each node at most once and collects, per node: the child for `>`, the child for `*`, the child for the
 token. No function is recursive, since clients determine the depth of the trie.
 
-Knows nothing of sinks and routes. Compiled: runs for every route miss (benchmarks/: core publish to new subjects).
+This module knows nothing of sinks and routes. Compiled: runs for every route miss (benchmarks/: core publish to new
+subjects).
 """
 from libc.stdint cimport uint32_t
 from libc.stdlib cimport calloc, free

@@ -1,7 +1,7 @@
 """The answers to system requests: a description of the server, and the contents of a monitoring page, in steps.
 
 Every answer begins with a description of the server (`server`); `data` is the contents of a monitoring page.
-Knows nothing of subscriptions (see requests.py).
+This module knows nothing of subscriptions (see requests.py).
 
 Source: nats.docs "System Events"; fields and their order probed on nats-server 2.15.1
 (tests/conformance/test_system_account.py).

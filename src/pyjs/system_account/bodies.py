@@ -80,7 +80,7 @@ def read_body(name: str, body: bytes) -> dict[str, Any]:
     """Return the fields in the body of a request for the page `name`.
 
     Raises:
-        JsonFault: the body is invalid; the text is nats-server's.
+        JsonFault: the body is invalid; the error text is that of nats-server.
     """
     return decode(body, BODIES[name], strict=False)
 

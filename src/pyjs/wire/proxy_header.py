@@ -4,7 +4,8 @@
     v2:  signature(12) version(4) command(4) family(4) transport(4) size(16) | size bytes: source(4 or 16),
          destination, source port(16), destination port(16), anything
 
-Numbers are big-endian. Knows nothing of sockets: it reads the bytes received so far, at most 64 KiB of them.
+Numbers are big-endian. This module knows nothing of sockets: it reads the bytes received so far, at most 64 KiB of
+them.
 
 Source: https://www.haproxy.org/download/2.9/doc/proxy-protocol.txt; error texts are nats-server 2.15.1's,
 tests/conformance/test_proxy_protocol.py.

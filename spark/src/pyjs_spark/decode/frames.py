@@ -1,7 +1,7 @@
 """Encodes columns as publishes, and decodes acknowledgements to the acknowledged rows; in plain Python.
 
 pyjs_spark_fast/frames.pyx is the compiled version; a worker of a cluster may have only this one. Both pass
-spark/tests/decode/test_frames.py. Knows nothing of sockets or Arrow. Row `r` of a partition becomes
+spark/tests/decode/test_frames.py. This module knows nothing of sockets or Arrow. Row `r` of a partition becomes
 
     publish = "PUB" SP subject SP inbox r SP size CRLF data CRLF
             | "HPUB" SP subject SP inbox r SP headers-size SP size CRLF headers data CRLF

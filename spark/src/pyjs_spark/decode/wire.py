@@ -1,8 +1,8 @@
 """Decodes pull deliveries to columns, in plain Python; pyjs_spark_fast/wire.pyx is the compiled version.
 
 A worker of a cluster may have only this version. Both decode the same bytes to the same columns
-(spark/tests/decode/test_wire.py). Knows nothing of sockets or Arrow schemas: columns are the buffers of Arrow
-arrays.
+(spark/tests/decode/test_wire.py). This module knows nothing of sockets or Arrow schemas: columns are the buffers of
+Arrow arrays.
 
     delivery = "MSG" SP subject SP sid SP reply SP size CRLF payload CRLF
              | "HMSG" SP subject SP sid SP reply SP headers-size SP size CRLF headers payload CRLF

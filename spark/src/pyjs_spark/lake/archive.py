@@ -6,7 +6,7 @@ readers ignore, and the driver makes the files of one attempt visible (tables/).
 times, even at the same time and with different files, for example if messages were deleted in between.
 
 Only one run at a time may write to an archive. The root is a directory that all workers can access, or a URI
-that pyarrow supports (s3://, hdfs://, gs://). Knows nothing of formats.
+that pyarrow supports (s3://, hdfs://, gs://). This module knows nothing of formats.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A TCP or TLS connection as bytes: one reusable receive buffer, and a deadline for every wait.
 
-Knows nothing of protocols. The bytes received and not used yet are `data[start:end]` of the buffer. The buffer grows
-to the largest frame received; its content is valid only until the next fill().
+This module knows nothing of protocols. The bytes received and not used yet are `data[start:end]` of the buffer. The
+buffer grows to the largest frame received; its content is valid only until the next fill().
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Cached decisions about whether a user may publish to a subject, from the user's permission lists.
 
 All sessions of the user share the decisions. When the table is full, it is emptied; decisions about subjects in use
-are soon added again. Knows nothing of the permission lists.
+are soon added again. This module knows nothing of the permission lists.
 
 Compiled, because it runs for every publish of a user with lists (measured in benchmarks/: 1-1-perm, jspub-perm).
 """

@@ -1,6 +1,6 @@
 """CONNECT and INFO: the options that a client sends, and the fields that the server sends.
 
-Knows nothing of sessions. Field names, order and defaults follow nats-server 2.15:
+This module knows nothing of sessions. Field names, order and defaults follow nats-server 2.15:
 tests/conformance/scenarios.
 """
 

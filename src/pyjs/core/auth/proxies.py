@@ -1,6 +1,6 @@
 """Trusted proxies: each signs the nonces of its clients with a key known to the server.
 
-Knows nothing of PROXY headers, which state addresses without proof.
+This module knows nothing of PROXY headers, which state addresses without proof.
 
 Source: texts and order of nats-server 2.15.1, tests/conformance/test_trusted_proxies.py.
 """

@@ -2,7 +2,7 @@
 
 A client may receive many requests, so each step is O(1): entries expire in the order in which they were
 added. Memory is limited: when the total size of the entries is too large, the oldest entries are dropped.
-Knows nothing of sessions. Source: nats.docs "Authorization", allow_responses.
+This module knows nothing of sessions. Source: nats.docs "Authorization", allow_responses.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The request for a trace in the headers of a message: destination, trace only, accepted encoding.
 
 A header block is read as nats-server reads it: names are case-sensitive, headers without a value are ignored,
-and a name that occurs several times has a list of values. Knows nothing of accounts and permissions
+and a name that occurs several times has a list of values. This module knows nothing of accounts and permissions
 (trace.py).
 
 Source: ADR-41; probed on nats-server 2.15.1 (tests/conformance/test_tracing.py).

@@ -1,7 +1,7 @@
 """The trace of one message: its events in this server.
 
-The events are arrival, delivery to each subscription, storage in a stream, a service of the server. The trace
-is published when the message has been delivered, or when the stream has written it. Knows nothing of JSON or
+The events are arrival, delivery to each subscription, storage in a stream, a service of the server. The trace is
+published when the message has been delivered, or when the stream has written it. This module knows nothing of JSON or
 of the server's description (system_account).
 
 Source: ADR-41; fields, texts and rules probed on nats-server 2.15.1 (tests/conformance/test_tracing.py).

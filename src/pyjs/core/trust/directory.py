@@ -5,7 +5,7 @@ without a token of its account is reported in the log and not used. A directory 
 of files, beyond which the least recently used file is removed, and may have a maximum time (ttl) after which an
 unused file is removed.
 
-Called by one thread at a time. Knows nothing of its callers.
+Called by one thread at a time. This module knows nothing of its callers.
 Source: nats-server 2.15.1, tests/conformance/test_jwt_claims.py.
 """
 
@@ -33,7 +33,7 @@ HASH_SIZE = 32
 
 
 class DirectoryFault(Exception):
-    """Raised when a token cannot be written or removed; the exception's text is nats-server's."""
+    """Raised when a token cannot be written or removed; its text is that of nats-server."""
 
 
 class TokenDirectory:

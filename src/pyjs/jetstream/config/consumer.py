@@ -1,7 +1,7 @@
 """The configuration of a consumer: its options, each declared once, in the field order of nats-server.
 
-Knows nothing of checks (jetstream/rules/consumer.py) or requests (jetstream/config/consumer_requests.py). The
-JSON omits unset options, exactly as nats-server does; the same JSON is stored.
+This module knows nothing of checks (jetstream/rules/consumer.py) or requests (jetstream/config/consumer_requests.py).
+The JSON omits unset options, exactly as nats-server does; the same JSON is stored.
 
 Source: nats.docs "Consumer configuration"; field order and omissions probed on nats-server 2.15.1.
 """

@@ -1,6 +1,6 @@
 """Consumer requests: tables of their fields for the strict decoder, and the decoded request.
 
-Knows nothing of limits and conflicts (jetstream/rules/consumer.py).
+This module knows nothing of limits and conflicts (jetstream/rules/consumer.py).
 
 Source: error texts probed on nats-server 2.15.1.
 """

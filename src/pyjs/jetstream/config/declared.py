@@ -5,7 +5,7 @@ the first API level, and whether an update may change the option. The decoding o
 configurations, and the tables and schemas in docs/ are derived from it. The JSON name is the name of the field
 without `_ns`.
 
-Knows nothing of single options (stream.py, consumer.py) or of their limits (jetstream/rules).
+This module knows nothing of single options (stream.py, consumer.py) or of their limits (jetstream/rules).
 """
 
 from __future__ import annotations

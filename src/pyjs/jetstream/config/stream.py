@@ -1,8 +1,8 @@
 """The configuration of a stream: its options, each declared once.
 
 A StreamConfig never changes after its creation: the compiled Stream copies the options it needs when the stream is
-created and updated. (It is not frozen, because `same_as` edits its own copies.) Knows nothing of limits and conflicts
-(jetstream/rules/stream.py) or of request bodies (jetstream/config/stream_requests.py).
+created and updated. (It is not frozen, because `same_as` edits its own copies.) This module knows nothing of limits
+and conflicts (jetstream/rules/stream.py) or of request bodies (jetstream/config/stream_requests.py).
 
 Source: nats.docs "Streams"; field order, names and the omission of empty fields probed on nats-server 2.15.1.
 """

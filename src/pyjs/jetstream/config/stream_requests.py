@@ -1,6 +1,6 @@
 """Stream requests: the tables of fields for the strict decoder, and the decoded requests.
 
-Knows nothing of limits and conflicts (jetstream/rules/stream.py).
+This module knows nothing of limits and conflicts (jetstream/rules/stream.py).
 
 Source: error texts probed on nats-server 2.15.1; nats.docs "JetStream wire API Reference".
 """

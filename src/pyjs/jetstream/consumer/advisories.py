@@ -1,6 +1,6 @@
 """Advisories and metrics of consumers, as JSON.
 
-An advisory without a subscriber is not built. Knows nothing of consumers but their names.
+An advisory without a subscriber is not built. This module knows nothing of consumers but their names.
 
 Source: ADR-22 and the schemas of nats.docs "JetStream advisories"; fields probed on nats-server 2.15.1.
 """

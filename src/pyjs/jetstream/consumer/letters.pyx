@@ -3,7 +3,7 @@
 A delivery that reached max_deliver, or was terminated, stays unacknowledged in `AckState.exhausted` until its dead
 letter is stored.
 
-Knows nothing of letters and their streams. Compiled only because it changes fields of compiled objects
+This module knows nothing of letters and their streams. Compiled only because it changes fields of compiled objects
 (benchmarks/: pull 500).
 """
 from libc.stdint cimport uint64_t

@@ -4,7 +4,7 @@ The checksums of the files are valid, but their contents may still be invalid. D
 valid log tracks and acknowledges each message at most once. A log with more is refused, so the sizes of stream and
 snapshot limit the work of a replay, whatever numbers the log has.
 
-Knows nothing of files. Compiled: a starting server replays every log (benchmarks/scaling.py recovery).
+This module knows nothing of files. Compiled: a starting server replays every log (benchmarks/scaling.py recovery).
 """
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 

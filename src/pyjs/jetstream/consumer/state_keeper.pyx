@@ -4,7 +4,7 @@ A thread writes a snapshot, and the consumer stops until the snapshot is durable
 WRITTEN to REWRITING; `rewritten` back to WRITTEN, or to REWRITE_FAILED; the next successful write from REWRITE_FAILED
 to WRITTEN.
 
-Knows nothing of deliveries: jetstream/consumer/record.py encodes the state.
+This module knows nothing of deliveries: jetstream/consumer/record.py encodes the state.
 Nothing here runs per message; compiled because it runs once per turn of a consumer (benchmarks/: pull 500).
 """
 from pyjs.jetstream.consumer.acks.log cimport StateLog

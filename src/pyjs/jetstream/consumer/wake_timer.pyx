@@ -1,6 +1,7 @@
 """The single timer of a consumer, set to the next deadline.
 
-Knows nothing of the deadlines. Compiled because it is set once per turn of a consumer (benchmarks/: pull 500).
+This module knows nothing of the deadlines. Compiled because it is set once per turn of a consumer (benchmarks/: pull
+500).
 """
 from libc.stdint cimport int64_t
 

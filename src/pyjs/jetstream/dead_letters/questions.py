@@ -3,7 +3,7 @@
 Streams may be on other servers or workers, so requests are published in the account as by a client. An answer that
 does not come in time counts as missing; if it comes later, it is ignored.
 
-Knows nothing of letters.
+This module knows nothing of letters.
 """
 
 from __future__ import annotations

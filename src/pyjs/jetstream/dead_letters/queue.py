@@ -7,7 +7,7 @@ Messages are acknowledged and removed meanwhile, and the queue is not told. So a
 is stale, and is skipped when it comes up. Invariant: each sequence in `AckState.exhausted` is in `_unsent`,
 `_refused` or `_taken`.
 
-Knows nothing of streams and answers.
+This module knows nothing of streams and answers.
 """
 
 from __future__ import annotations

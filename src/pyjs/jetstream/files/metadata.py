@@ -8,7 +8,7 @@ States of a change: queued (waits for its batch), running (in the thread), finis
 never run at the same time, so a change that depends on an earlier one finds it written, but perhaps not durable: if
 the sync fails, both fail.
 
-Knows nothing of streams, consumers and their files.
+This module knows nothing of streams, consumers and their files.
 """
 
 from __future__ import annotations

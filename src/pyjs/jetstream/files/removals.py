@@ -4,7 +4,7 @@ A directory is renamed before its removal (store/format/layout.py), so that a se
 recognizes it and removes the rest. A job removes a bounded number of files, since a server that stops waits for the
 running job.
 
-Knows nothing of streams.
+This module knows nothing of streams.
 """
 
 from __future__ import annotations

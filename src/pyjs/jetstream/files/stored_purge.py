@@ -1,6 +1,7 @@
 """The file that records a purge in steps, so that after a kill the next start completes the purge.
 
-Knows nothing of the removal of messages (purging.py) or of the format of the file (store/format/purge_file).
+This module knows nothing of the removal of messages (purging.py) or of the format of the file
+(store/format/purge_file).
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ those of streams that the last start did not open, because it was interrupted or
 tails file and gives each stream its index file. Before any stream changes, the server removes the index files of the
 open streams from the tails file. Without it, a start takes longer, and cannot notice damage since the last stop.
 
-Knows nothing of the contents of an index file (store/format/tail_file has the format).
+This module knows nothing of the contents of an index file (store/format/tail_file has the format).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The filter subjects of the consumers of a workqueue stream, which must not overlap.
 
-Knows nothing of messages; jetstream/rules/consumer.py uses it before a consumer is created or updated.
+This module knows nothing of messages; jetstream/rules/consumer.py uses it before a consumer is created or updated.
 """
 
 from __future__ import annotations

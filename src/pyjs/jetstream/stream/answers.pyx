@@ -4,8 +4,8 @@ A queue of fixed-size entries, and one arena for reply subjects; both grow by do
 turn. `send` detaches the queue before the first reply, since a reply may itself be published into a stream, which
 then queues answers. A PubAck is composed from a template and digits, without a JSON library.
 
-Knows nothing of the reasons for refusals. Compiled: runs for every publish with a reply (benchmarks/: JetStream async
-publish).
+This module knows nothing of the reasons for refusals. Compiled: runs for every publish with a reply (benchmarks/:
+JetStream async publish).
 """
 from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport free

@@ -4,8 +4,8 @@ Three blocks of memory: a ring of entries in order of arrival, a hash table of e
 probing), and the bytes of the ids, one after another. Expired ids are removed at the start of ring and bytes, ids of
 unwritten messages at the end; the bytes are moved when half of them are dead. Times are arguments, never decreasing.
 
-Knows nothing of messages or streams. Compiled: runs for every message with an id (benchmarks/: JetStream async
-publish with Nats-Msg-Id). Source: nats.docs "Nats-Msg-Id", duplicate window.
+This module knows nothing of messages or streams. Compiled: runs for every message with an id (benchmarks/: JetStream
+async publish with Nats-Msg-Id). Source: nats.docs "Nats-Msg-Id", duplicate window.
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int64_t, uint32_t, uint64_t

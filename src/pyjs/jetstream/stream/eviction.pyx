@@ -4,8 +4,8 @@ An eviction is noted when the new message is accepted, and carried out after tha
 acknowledged message is lost if the disk refuses the new one, and no file records a removal without its replacement.
 An eviction is noted as the sequence of the new message; if that message is removed meanwhile, nothing is evicted.
 
-Knows nothing of files, answers and consumers. Compiled: runs for every message that replaces another (benchmarks/:
-JetStream async publish to a stream with max_msgs_per_subject).
+This module knows nothing of files, answers and consumers. Compiled: runs for every message that replaces another
+(benchmarks/: JetStream async publish to a stream with max_msgs_per_subject).
 """
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free

@@ -1,7 +1,7 @@
 """The consumers of a stream by subject: wakes them, finds out whether they need a message, reports removals.
 
 Every consumer is subscribed to its filters in a list of subscriptions that the stream owns, so the work for a message
-depends only on the consumers with matching filters. Knows nothing of the work of consumers and streams.
+depends only on the consumers with matching filters. This module knows nothing of the work of consumers and streams.
 
 Compiled, because it is called for every message (measured in benchmarks/: scaling, consumers).
 """

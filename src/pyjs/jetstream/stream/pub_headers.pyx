@@ -1,7 +1,8 @@
 """The headers of a publish that a stream handles, found in one pass.
 
 Only lines that start with `Nats-` are examined. Names must match exactly, as in nats-server; if a name repeats, the
-first header counts. Leading blanks of values are removed. Knows nothing of the effects of the headers (stream.pyx).
+first header counts. Leading blanks of values are removed. This module knows nothing of the effects of the headers
+(stream.pyx).
 
 Compiled, because it runs for every publish with headers (measured in benchmarks/: JetStream async publish, headers).
 Source: nats.docs "Headers for publish", probed on nats-server 2.15.1.

@@ -3,7 +3,8 @@
 A clean stop writes the ids in parts, with a fingerprint of the stream's state. If the fingerprint still matches, the
 recovery reads no messages. Otherwise it restores the window from the headers of messages.
 
-Knows nothing of files. Compiled: runs for every message of the window after a kill (benchmarks/scaling.py recovery).
+This module knows nothing of files. Compiled: runs for every message of the window after a kill (benchmarks/scaling.py
+recovery).
 """
 from libc.stdint cimport int64_t, uint64_t
 

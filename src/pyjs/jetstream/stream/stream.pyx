@@ -7,10 +7,10 @@ are written, by a second, small write before the answers (eviction.pyx).
 
 Invariants after a commit: first_seq <= last_seq + 1; msgs <= last_seq + 1 - first_seq; kept_seq == last_seq.
 
-Long because the ingest of a message, the commit and its effects change the same state.
-Knows nothing of storage and of the work of consumers; their interface is in stream_consumer.pyx. Compiled: runs for
-every published message (benchmarks/: JetStream async publish).
-Source: nats.docs "Streams", order of checks and texts probed on nats-server 2.15.1 (tests/conformance).
+Long because the ingest of a message, the commit and its effects change the same state. This module knows nothing of
+storage and of the work of consumers; their interface is in stream_consumer.pyx. Compiled: runs for every published
+message (benchmarks/: JetStream async publish). Source: nats.docs "Streams", order of checks and texts probed on
+nats-server 2.15.1 (tests/conformance).
 """
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memcmp

@@ -1,6 +1,7 @@
 """/declaredz: declared streams, consumers and buckets that differ from the file, as `pyjs-server plan` shows them.
 
-Knows nothing of files and comparisons: the server compares when the page is requested (server/declaring/drift.py).
+This module knows nothing of files and comparisons: the server compares when the page is requested
+(server/declaring/drift.py).
 """
 
 from __future__ import annotations

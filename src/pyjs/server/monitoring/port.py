@@ -4,7 +4,7 @@ Each iteration of the loop runs one step of one answer, connection by connection
 pages, or a long one, therefore delays clients and other peers by only one step at a time. A connection with an
 incomplete request or unread answers is closed after some time.
 
-Knows nothing of paths and HTTP: a handler composes the answers, the connections parse and write.
+This module knows nothing of paths and HTTP: a handler composes the answers, the connections parse and write.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One or more threads for calls that would block the event loop, in particular fdatasync.
 
 A single thread runs its jobs one after another, in the order of their submission, and releases the GIL while
-the kernel works. Results are handled on the loop. Knows nothing of stores, only callables.
+the kernel works. Results are handled on the loop. This module knows nothing of stores, only callables.
 """
 
 from __future__ import annotations

@@ -10,7 +10,8 @@
 Many streams are synced together: each returns its job, some streams per callback of the loop; then one sync of
 the file system covers all jobs.
 
-Knows nothing of files: a stream returns a job, the job runs in the thread, its result is passed to the stream.
+This module knows nothing of files: a stream returns a job, the job runs in the thread, its result is passed to the
+stream.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Upkeep of stored files (removal, compaction, recasting): one job at a time in a thread; no client waits for it.
 
-Knows nothing of files: a store returns a job, the job runs in the thread, and its result is passed to the store.
+This module knows nothing of files: a store returns a job, the job runs in the thread, and its result is passed to the
+store.
 """
 
 from __future__ import annotations

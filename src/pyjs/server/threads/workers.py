@@ -3,7 +3,7 @@
 Jobs of the COMPUTE queue wait in fair order over their owners, and the thread gets one job at a time. So an address
 that sends many passwords delays a login from another address by only one check.
 
-Knows nothing of the work of a job.
+This module knows nothing of the work of a job.
 """
 
 from __future__ import annotations

@@ -8,7 +8,8 @@ each data key are wrapped again. Other keys are derived from the data key, one f
     segment, index      a key stream (ChaCha20 or AES-256-CTR) by offset in the file, with a random nonce in the
                         header: one damaged byte damages one byte of the plain image
 
-Knows nothing of files. Keys are never logged. `cryptography` is imported lazily, since only encryption needs it.
+This module knows nothing of files. Keys are never logged. `cryptography` is imported lazily, since only encryption
+needs it.
 
 Source: docs/storage-format.md, "Encryption".
 """

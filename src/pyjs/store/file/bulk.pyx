@@ -8,7 +8,8 @@ without checksums.
 A reader reads one range once. A call stops after the work that one turn allows; skipped messages and decompression
 count as work too. Nothing here yields, so borrowed pointers stay valid during the copy.
 
-Knows nothing of requests and clients. Compiled: it creates no object per message (benchmarks/bulk_read.py).
+This module knows nothing of requests and clients. Compiled: it creates no object per message
+(benchmarks/bulk_read.py).
 """
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize

@@ -6,7 +6,7 @@ has intact. `begin` returns a job for any thread, `finish` handles its result. A
 messages, so it replaces the old file only after their removals are durable. A recast file has the same image, so it
 replaces the old one at once. If the segment has changed since the job began, the new file is discarded.
 
-Knows nothing of records: store/segment/rewrite and store/format/recast write the files.
+This module knows nothing of records: store/segment/rewrite and store/format/recast write the files.
 Compiled, because every removed message may queue a segment (measured in benchmarks/, JetStream rows with limits).
 """
 from pyjs.store.file.condition cimport STORE_CLOSED

@@ -7,7 +7,7 @@
 and a closed store stays closed. Only FULL can end, by `resume` after a successful probe write; a failed write or sync
 is permanent.
 
-Knows nothing of files. Compiled: every append reads it (benchmarks/, JetStream async publish).
+This module knows nothing of files. Compiled: every append reads it (benchmarks/, JetStream async publish).
 """
 cdef class StoreCondition:
     def __init__(self) -> None:

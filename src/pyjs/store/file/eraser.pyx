@@ -3,8 +3,8 @@
 The record keeps its place and its checksum, because the next record's checksum depends on it; a flag in the record
 shows that its body is erased. A compressed segment is first replaced by its plain image.
 
-Knows nothing of the reasons for removals. Compiled: it holds plain pointers (benchmarks/store_start.py has
-stores with erased messages).
+This module knows nothing of the reasons for removals. Compiled: it holds plain pointers (benchmarks/store_start.py
+has stores with erased messages).
 """
 from libc.string cimport memset
 

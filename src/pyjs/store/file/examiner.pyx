@@ -8,7 +8,7 @@ In the store of a replica, damaged messages stay in the catalogue, with everythi
 replicas have them: all counts then remain equal on all replicas. Reads of these messages wait until they are
 repaired. The index file also stays, so that the next start knows the messages.
 
-Knows nothing of the code that read the record. Compiled: it compares every entry of a segment
+This module knows nothing of the code that read the record. Compiled: it compares every entry of a segment
 (benchmarks/store_start.py).
 """
 from pyjs.store.file.condition cimport STORE_CLOSED

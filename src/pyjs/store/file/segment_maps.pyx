@@ -3,7 +3,7 @@
 A Segment borrows the bytes of its map or view, which stay valid until `forget`. When there are too many maps,
 all maps and views are freed at once. The cache of views frees a view when it needs memory.
 
-Knows nothing of records. Compiled: a Segment holds plain pointers (benchmarks/, pull consumers).
+This module knows nothing of records. Compiled: a Segment holds plain pointers (benchmarks/, pull consumers).
 """
 from pyjs.base.borrow cimport borrowed
 from pyjs.store.index.sequences cimport index_place

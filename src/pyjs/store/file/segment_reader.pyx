@@ -5,7 +5,7 @@ A record is in the map of a plain file, in the view of a compressed or encrypted
 A record that this process did not write is checked before it is returned. If the record is damaged, the store
 examines the whole segment.
 
-Knows nothing of writing. Compiled: benchmarks/, pull consumers.
+This module knows nothing of writing. Compiled: benchmarks/, pull consumers.
 """
 from libc.string cimport memcpy
 

@@ -8,7 +8,7 @@ layout.
 Invariants: written <= allocated; `chain` is the checksum of the last record, staged or written.
 
 A failed write drops the staged messages (their sequences are not used again), and later appends are refused.
-Knows nothing of readers, syncs and the reasons for removals; store/file/store owns this object.
+This module knows nothing of readers, syncs and the reasons for removals; store/file/store owns this object.
 
 Compiled, because it runs for every message (measured in benchmarks/, JetStream async publish).
 Long because staging and sealing change the same state.

@@ -16,7 +16,7 @@ record per commit lists the sequences that were removed elsewhere. A segment wit
 once the records that make it superfluous are durable. docs/storage-format.md describes the layout,
 store/segment/recovery the rules of a recovery.
 
-Knows nothing of streams and threads. Compiled: benchmarks/, JetStream async publish.
+This module knows nothing of streams and threads. Compiled: benchmarks/, JetStream async publish.
 Long because recovery, message path, syncs and close use the same parts.
 """
 from libc.stdint cimport int64_t, uint64_t

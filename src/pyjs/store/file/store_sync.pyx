@@ -9,7 +9,7 @@ that make the file superfluous. A job removes some files, oldest first, and sync
 next job begins, since a file may record removals of messages in older files. The entries of a removed segment are
 freed after the running job, which may read them.
 
-Knows nothing of messages. Compiled: every write of a batch is counted here, and it holds plain pointers
+This module knows nothing of messages. Compiled: every write of a batch is counted here, and it holds plain pointers
 (benchmarks/, JetStream async publish, JetStream rows with limits).
 """
 from libc.stdlib cimport free

@@ -4,7 +4,7 @@ An encrypted image ends with a mark: one nonzero byte after the last written byt
 zeros, and only the mark separates these from the zeros of reserved space. store/format/outer_header
 describes the rest of the layout.
 
-Knows nothing of records.
+This module knows nothing of records.
 
 Source: docs/storage-format.md, "Encodings of a segment".
 """

@@ -4,7 +4,8 @@ Two kinds of pieces need this, since their contents are stored nowhere else: a r
 removed messages would exist again, and the header of an encrypted or compressed file, without which the file cannot
 be read.
 
-Knows nothing of files. Compiled: a start may compute 130,000 hashes for a record (benchmarks/store_start.py).
+This module knows nothing of files. Compiled: a start may compute 130,000 hashes for a record
+(benchmarks/store_start.py).
 """
 from libc.stdint cimport uint32_t
 from libc.string cimport memcpy

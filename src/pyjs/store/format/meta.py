@@ -15,7 +15,7 @@ includes a wrapped data key.
 valid. Each copy is written to a temporary file, synced and renamed, and its directory is synced, before the
 other copy is changed. Invariant: at least one copy is intact at any time.
 
-Knows nothing of the meaning of the map. docs/storage-format.md describes the format for other programs.
+This module knows nothing of the meaning of the map. docs/storage-format.md describes the format for other programs.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 The plain image does not change, so the offsets in index entries remain valid. A damaged segment is left
 unchanged. The new file is read back and compared before it replaces the old one.
 
-Knows nothing of stores: store/file chooses segments and replaces the files. A job can run in any thread and
-uses only files.
+This module knows nothing of stores: store/file chooses segments and replaces the files. A job can run in any thread
+and uses only files.
 """
 
 from __future__ import annotations

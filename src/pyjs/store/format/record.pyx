@@ -11,7 +11,7 @@ of the hash; its seed is the eight bytes before the record, which are the checks
 of the segment header. Invariant: if all checksums in a range of records are right, no record of the range is
 missing.
 
-Knows nothing of files. Compiled: each append writes one record (benchmarks/: JetStream async publish).
+This module knows nothing of files. Compiled: each append writes one record (benchmarks/: JetStream async publish).
 """
 from libc.string cimport memcmp, memcpy, memset
 

@@ -10,7 +10,7 @@ the damaged part are read instead.
 The file describes the store as it was when the server stopped: a starting server reads and removes it before any
 stream changes.
 
-Knows nothing of segments and streams. docs/storage-format.md describes the format for other programs.
+This module knows nothing of segments and streams. docs/storage-format.md describes the format for other programs.
 """
 
 from __future__ import annotations

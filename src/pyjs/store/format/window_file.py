@@ -4,7 +4,7 @@ A part is an envelope of store/format/meta whose generation is the number of the
 start faster: if a part is missing or damaged, the ids are read from the messages. docs/storage-format.md
 describes the format for other programs.
 
-Knows nothing of the stream or of the meaning of an id.
+This module knows nothing of the stream or of the meaning of an id.
 """
 
 from __future__ import annotations

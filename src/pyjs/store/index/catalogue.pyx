@@ -1,10 +1,10 @@
 """The index of a store by sequence and by subject, and every search in it.
 
-Knows nothing of bodies and callers: the store that owns it reports added and dropped messages, and rebuilds
-the index when it is opened. Sequences are dense in segments (store/index/sequences.pyx). Each segment has a 4096-bit
-set of the subject ids that it may contain. Each entry has the distance to the previous message of its subject. Each
-subject has a count and its first and last sequence, which are searched again only if these messages were
-dropped.
+This module knows nothing of bodies and callers: the store that owns it reports added and dropped messages, and
+rebuilds the index when it is opened. Sequences are dense in segments (store/index/sequences.pyx). Each segment has a
+4096-bit set of the subject ids that it may contain. Each entry has the distance to the previous message of its
+subject. Each subject has a count and its first and last sequence, which are searched again only if these messages
+were dropped.
 
 A search examines a few thousand sequences. If none of them matches, it examines the matching subjects instead: if
 these have few later matches, the filter caches all of them. So the cost of a delivery depends neither on gaps nor on

@@ -5,8 +5,8 @@ out of memory, a drop is not logged. `Remains`: a million messages are a million
 store's tables to a `Remains` and returns at once. `free` may run in any thread, after the jobs that read the
 segments have ended.
 
-Knows nothing of stores and files. Compiled: limits drop a message per publish (benchmarks/: JetStream rows),
-and `Remains` frees the tables of the store (benchmarks/hostile.py: purge).
+This module knows nothing of stores and files. Compiled: limits drop a message per publish (benchmarks/: JetStream
+rows), and `Remains` frees the tables of the store (benchmarks/hostile.py: purge).
 """
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdlib cimport free

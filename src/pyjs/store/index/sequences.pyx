@@ -1,7 +1,7 @@
 """The sequences of one store: the place of each message, and whether the message is live.
 
-Knows nothing of the names of subjects, of files or of the memory of bodies. Removing a message sets one bit. Entries
-of sealed segments never change, so they may be in a read-only map.
+This module knows nothing of the names of subjects, of files or of the memory of bodies. Removing a message sets one
+bit. Entries of sealed segments never change, so they may be in a read-only map.
 
 Invariants: a segment covers the sequences base .. base + n - 1 without gaps (a sequence that never had a
 message is a dead entry); segments are in ascending order and do not overlap, but there may be gaps between

@@ -1,7 +1,7 @@
 """The subjects of one store: a table by name and id, and a trie of their tokens for searches by wildcards.
 
-Knows nothing of messages except the sequences in the table. The first search that needs the trie builds it in steps;
-later searches use it again. If there are few subjects, a search compares each of them instead.
+This module knows nothing of messages except the sequences in the table. The first search that needs the trie builds
+it in steps; later searches use it again. If there are few subjects, a search compares each of them instead.
 
 Compiled, because it runs for every append, to look up the subject (measured in benchmarks/: jspub-150k).
 """

@@ -3,7 +3,7 @@
 The first filter with wildcards over many subjects builds the trie; later searches use it again. The cost of a search
 depends on the number of its matches, not on the number of subjects. A branch is a node where subjects differ, or a
 token that several subjects share. If only one subject continues after a token, this continuation is a leaf of eight
-bytes, and its tokens are read from the subject. Knows nothing of messages.
+bytes, and its tokens are read from the subject. This module knows nothing of messages.
 
 No function is recursive, since clients determine the depth of the trie.
 Compiled, because a search visits a branch per token of each subject (measured in benchmarks/: scaling, subjects).

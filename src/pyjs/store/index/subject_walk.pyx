@@ -2,7 +2,8 @@
 
 Each pattern is looked up in the trie of subjects, with a bounded number of lookups. A pattern that needs more is
 broad: `look` compares every subject with it, some in each call. The walk stores each subject's id and generation (new
-when an id is reused), so a subject that loses its last message meanwhile is left out. Knows nothing of its callers.
+when an id is reused), so a subject that loses its last message meanwhile is left out. This module knows nothing of
+its callers.
 
 Compiled, because a stream may have millions of subjects (measured in benchmarks/: scaling, subjects).
 """

@@ -3,7 +3,7 @@
 Used by the check of stored files, which reads the segments one after another and has only one in memory. An open
 store uses its index instead (store/index/sequences).
 
-Knows nothing of files. Compiled: the check examines every entry of a store (benchmarks/store_start.py).
+This module knows nothing of files. Compiled: the check examines every entry of a store (benchmarks/store_start.py).
 """
 from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport qsort

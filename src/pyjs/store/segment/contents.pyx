@@ -4,8 +4,8 @@ The tables depend only on the file, so that an index file can store them (store/
 still have entries, and subject ids are those of this segment. A sequence without a message has the time of
 the previous message or STATE record in the file, or 0.
 
-Knows nothing of records and files. Compiled: a server that starts after a kill creates an entry for each record of
-the open segment (benchmarks/store_start.py).
+This module knows nothing of records and files. Compiled: a server that starts after a kill creates an entry for each
+record of the open segment (benchmarks/store_start.py).
 """
 from libc.stdint cimport UINT32_MAX
 from libc.stdlib cimport calloc, free

@@ -6,7 +6,7 @@ removals, and first_seq. The entries have the offset of each message, so only th
 read here, a small part of a segment. Places, sizes and subjects of messages are verified when a message is
 read, and by the background check.
 
-Knows nothing of stores. Compiled: a server that starts after a clean stop does this for each entry
+This module knows nothing of stores. Compiled: a server that starts after a clean stop does this for each entry
 (benchmarks/store_start.py).
 """
 from libc.stdint cimport int64_t, uint32_t, uint64_t

@@ -12,10 +12,9 @@ In an encrypted stream, the whole index follows an outer header, encrypted; it i
 
     file   = "PYJSIDX\n"  1 u32  algorithm u32  nonce (16)  index, encrypted
 
-Knows nothing of stores. The thread that syncs a sealed segment writes its index file; a stopping server writes
-missing ones.
-Compiled, because a server that starts after a clean stop copies and checks each entry (measured by
-benchmarks/store_start.py).
+This module knows nothing of stores. The thread that syncs a sealed segment writes its index file; a stopping server
+writes missing ones. Compiled, because a server that starts after a clean stop copies and checks each entry (measured
+by benchmarks/store_start.py).
 """
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize

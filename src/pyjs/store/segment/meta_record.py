@@ -1,6 +1,6 @@
 """The metadata of a stream in one of its segments, used if the stream's metadata files are lost.
 
-Knows nothing of the stream's directory.
+This module knows nothing of the stream's directory.
 """
 
 from __future__ import annotations

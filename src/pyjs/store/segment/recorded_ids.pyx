@@ -4,7 +4,7 @@ Replicas must agree on the duplicate window after any crash, so message ids are 
 messages were removed. The ids stay in the records: a segment with ids in the window is not compacted. If
 it has no live messages, it is renamed to `NNNNNNNN.ids`, and removed when its ids have left the window.
 
-Knows nothing of the meaning of ids. Compiled: a start reads the segments of the window
+This module knows nothing of the meaning of ids. Compiled: a start reads the segments of the window
 (benchmarks/replica.py).
 """
 from libc.stdint cimport int64_t, uint32_t

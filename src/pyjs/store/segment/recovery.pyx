@@ -8,7 +8,7 @@ one after its scan. A damaged segment gets none, so that every start finds and r
 Index files also reveal losses: the messages of a missing segment, or of a segment end that was cut off.
 
 `steps` yields the segments, which the store adopts; after the last one, the Recovery has the losses, the removals and
-the next sequence. Knows nothing of stores.
+the next sequence. This module knows nothing of stores.
 Compiled, because a starting server adopts millions of entries (measured by benchmarks/store_start.py).
 """
 from pyjs.base.borrow cimport borrowed

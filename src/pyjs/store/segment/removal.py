@@ -1,6 +1,7 @@
 """Removal of retired segments, in a job for any thread.
 
-Knows nothing of their contents. The records that make the segments superfluous are durable before the job runs.
+This module knows nothing of their contents. The records that make the segments superfluous are durable before the job
+runs.
 """
 
 from __future__ import annotations

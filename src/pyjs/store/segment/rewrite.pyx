@@ -8,9 +8,9 @@ exists at any time. A compaction leaves a damaged segment unchanged.
 A repair gets records that replace the damaged ones (`restored`); it fails if it lacks one for a live message. It
 also copies removed messages, whose ids may still count, and keeps all removals.
 
-Knows nothing of stores: store/file chooses segments and replaces the files. Runs in any thread, without the GIL.
-Compiled, because it copies and seals every live record (measured by benchmarks/store_start.py reads the rewritten
-files).
+This module knows nothing of stores: store/file chooses segments and replaces the files. Runs in any thread, without
+the GIL. Compiled, because it copies and seals every live record (measured by benchmarks/store_start.py reads the
+rewritten files).
 """
 from cpython.buffer cimport PyBUF_READ
 from cpython.memoryview cimport PyMemoryView_FromMemory

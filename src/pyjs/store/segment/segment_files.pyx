@@ -1,6 +1,7 @@
 """The directory of a stream's segments: paths, open files, unsynced files and unsynced names.
 
-Knows nothing of records. Compiled: every write of a batch is noted here (benchmarks/, JetStream async publish).
+This module knows nothing of records. Compiled: every write of a batch is noted here (benchmarks/, JetStream async
+publish).
 """
 import errno
 

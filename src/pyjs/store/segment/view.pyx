@@ -11,8 +11,8 @@ Records outside these places can be read.
 All views of a node share one limit of bytes, which is in their ViewCache. The least recently used views are freed
 first, by their owners. To mark a view as used takes one store instruction (`used`).
 
-Knows nothing of records. Compiled: the message path reads records here as in a map (benchmarks/, JetStream rows with
-`key`).
+This module knows nothing of records. Compiled: the message path reads records here as in a map (benchmarks/,
+JetStream rows with `key`).
 """
 cimport cython
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer

@@ -11,7 +11,7 @@ a damaged last entry in both, is damage, since that entry may have created a con
 A list is rewritten as a whole, one copy after the other; each new copy is durable before it replaces the old
 one. If the copies have different heads, the copy with the higher head number is valid.
 
-Knows nothing of configurations and states.
+This module knows nothing of configurations and states.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ first snapshot is the state.
 In an encrypted stream the envelope is encrypted with the data key, and each delta with a key of the generation.
 `load` rewrites plain files encrypted.
 
-Knows nothing of the meaning of snapshot and deltas.
+This module knows nothing of the meaning of snapshot and deltas.
 """
 
 from __future__ import annotations

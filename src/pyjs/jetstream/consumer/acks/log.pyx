@@ -15,7 +15,7 @@ Grammar (u is an unsigned LEB128 number, times are ns since the epoch):
                 | %d10 seq:u n:u n*byte         terminated, with the reason in UTF-8: waits for its dead letter
                 | %d11 seq:u cseq:u             all up to seq acknowledged, except what waits for its dead letter
 
-Consecutive deliveries and acks are joined, so a batch of 500 takes a dozen bytes. Knows nothing of files.
+Consecutive deliveries and acks are joined, so a batch of 500 takes a dozen bytes. This module knows nothing of files.
 Compiled, because it runs for every delivery and every ack (measured in benchmarks/: pull with explicit acks).
 """
 from libc.stdint cimport int64_t, uint64_t

@@ -1,6 +1,6 @@
 """Deliveries that wait for an acknowledgement: found by sequence, redelivered by deadline.
 
-Knows nothing of streams, subjects or sockets: it sees sequences and times.
+This module knows nothing of streams, subjects or sockets: it sees sequences and times.
 
 One entry per stream_seq, in a slab, found by a hash table. Every entry is in two linked lists: the list of all
 entries by sequence (first deliveries are in that order, so a new entry is the newest), and a list for its state.

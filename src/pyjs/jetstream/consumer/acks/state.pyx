@@ -4,7 +4,7 @@ Each change is added to `changes`, which is written to the state file; recovery 
 (replay.pyx). Invariant: every pending sequence is <= delivered_seq, and above floor_seq, unless older messages were
 delivered again after newer ones.
 
-Knows nothing of streams and advisories; the consumer notifies the stream and publishes the advisories.
+This module knows nothing of streams and advisories; the consumer notifies the stream and publishes the advisories.
 Compiled, because it runs for every delivery and every ack (measured in benchmarks/: pull with explicit acks).
 Source: nats.docs "Consumers"; floors compared in tests/conformance.
 """

@@ -1,7 +1,7 @@
 """The rate of deliveries: original intervals (replay_policy original), and the token bucket of rate_limit_bps.
 
-Both set the time of the next delivery (`hold_until`). Knows nothing of consumers: it sees sizes in bytes and times in
-nanoseconds.
+Both set the time of the next delivery (`hold_until`). This module knows nothing of consumers: it sees sizes in bytes
+and times in nanoseconds.
 
 Compiled, because it runs for each message of a consumer with a rate (measured in benchmarks/: push).
 Source: nats.docs "ReplayPolicy", "RateLimit".

@@ -1,7 +1,7 @@
 """The body of a pull request: its fields, or the status that refuses it.
 
-Knows nothing of queues and messages. In contrast to other requests, a pull request is decoded leniently: unknown
-fields are ignored, and a body that is neither JSON nor a number requests one message.
+This module knows nothing of queues and messages. In contrast to other requests, a pull request is decoded leniently:
+unknown fields are ignored, and a body that is neither JSON nor a number requests one message.
 
 Source: ADR-13; behaviour and texts probed on nats-server 2.15.1.
 """

@@ -6,7 +6,7 @@ time. A pin has an id, which the client repeats in its requests, and a number, w
 requests. `PullRequests` skips or ends requests because of expiry, pin or priority policy. A request that ends before
 it got all its messages gets a status.
 
-Knows nothing of cursors and acks: the consumer passes the numbers that the priority policy needs.
+This module knows nothing of cursors and acks: the consumer passes the numbers that the priority policy needs.
 
 Compiled, because it runs for every message of a pull consumer (measured in benchmarks/: pull 500).
 Source: nats.docs "Pull consumers", ADR-13, ADR-42; order of checks and of service probed on nats-server 2.15.1.

@@ -4,8 +4,8 @@ Flow control: after half of the window, the consumer requests a confirmation. If
 confirmation, which doubles the window, up to 32 MiB. States: off, open and asked. `switch` leads from off to open and
 back, `ask` from open to asked, `confirm` from asked to open. Invariant: 0 <= asked <= pending.
 
-Knows nothing of messages. Compiled because it runs for every message of a push consumer (benchmarks/: push).
-Source: nats.docs "Push consumers", "Flow control"; interest, window and requests probed on nats-server 2.15.1.
+This module knows nothing of messages. Compiled because it runs for every message of a push consumer (benchmarks/:
+push). Source: nats.docs "Push consumers", "Flow control"; interest, window and requests probed on nats-server 2.15.1.
 """
 from libc.stdint cimport int64_t, uint32_t
 

@@ -1,6 +1,6 @@
 """The status messages of consumers: header blocks without payload.
 
-Knows nothing of the reasons for which they are sent.
+This module knows nothing of the reasons for which they are sent.
 
 Source: ADR-13 and nats.docs "Consumers"; texts and headers probed on nats-server 2.15.1.
 """

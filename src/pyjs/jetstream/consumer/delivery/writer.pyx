@@ -6,7 +6,7 @@
 A delivery is a stored message whose reply subject is its ack subject: a prefix and the last five tokens. This module
 writes the line before the body; the body itself is sent from the store's memory. Only headers_only and a pin copy the
 body, to add a header. The timestamp and the pending count in an ack are for clients; this module does not read them.
-Knows nothing of the receivers.
+This module knows nothing of the receivers.
 
 Compiled, because it writes every delivery and reads every ack (measured in benchmarks/: pull 500, push, pull with
 explicit acks).

@@ -9,7 +9,7 @@ neither day nor weekday has a star, one of them must match; otherwise both must 
 The search moves a point in time forward, field by field from month to second, and begins again when a field wraps
 around. So hours that the clock skips do not match, and hours that it repeats match twice, as in nats-server.
 
-Knows nothing of messages. Source: ADR-51; the dialect probed on nats-server 2.15.1
+This module knows nothing of messages. Source: ADR-51; the dialect probed on nats-server 2.15.1
 (tests/conformance/scenarios/schedule/patterns.txt).
 """
 

@@ -7,10 +7,9 @@ client's maximum and 500 divided by the number of open batches.
 
 Invariant of an open batch: acked_seq <= done_seq <= last_seq.
 
-Knows nothing of streams and stores. Compiled because it finds the batch of each message and decides whether an
-acknowledgement is due (benchmarks/batches.py).
-Source: ADR-50 "Fast-ingest Batch Publishing"; flow and texts probed on nats-server 2.15.1
-(tests/conformance/scenarios/fast).
+This module knows nothing of streams and stores. Compiled because it finds the batch of each message and decides
+whether an acknowledgement is due (benchmarks/batches.py). Source: ADR-50 "Fast-ingest Batch Publishing"; flow and
+texts probed on nats-server 2.15.1 (tests/conformance/scenarios/fast).
 """
 from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcmp

@@ -1,6 +1,6 @@
 """Values of a header block, read and replaced as in nats-server: names must match exactly, the first match counts.
 
-Knows nothing of the meaning of a header. Source: nats.docs "Headers", probed on nats-server 2.15.1.
+This module knows nothing of the meaning of a header. Source: nats.docs "Headers", probed on nats-server 2.15.1.
 """
 
 from __future__ import annotations

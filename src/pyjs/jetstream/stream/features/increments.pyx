@@ -3,7 +3,7 @@
 Handles numbers of up to 18 digits, whose sum fits 64 bits, and messages without other headers that matter.
 All other cases are left to counting.py, with the same results.
 
-Knows nothing of streams. Compiled: runs for every message of a counter (benchmarks/batches.py: counter).
+This module knows nothing of streams. Compiled: runs for every message of a counter (benchmarks/batches.py: counter).
 Source: ADR-49.
 """
 from libc.stdint cimport int64_t, uint32_t, uint64_t

@@ -27,7 +27,8 @@ not know, the consumer is offline, and its messages stay, until a server that kn
 
 This module also handles the positions of the stream's sources, which are committed and restored in the same way.
 
-Knows nothing of the meaning of changes and states; jetstream/manage/replicated_consumers.py opens consumers.
+This module knows nothing of the meaning of changes and states; jetstream/manage/replicated_consumers.py opens
+consumers.
 """
 
 from __future__ import annotations

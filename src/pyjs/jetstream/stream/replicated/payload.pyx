@@ -29,8 +29,8 @@
 batches, copies, positions, and changes and states of consumers; or it has one item of another kind. It has no reply
 subjects, since only the leader that proposed the payload answers.
 
-The whole payload is checked before any part of it is applied. Knows nothing of streams. Compiled because it handles
-every message of a replicated stream (benchmarks/replica.py).
+The whole payload is checked before any part of it is applied. This module knows nothing of streams. Compiled because
+it handles every message of a replicated stream (benchmarks/replica.py).
 """
 from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport free
