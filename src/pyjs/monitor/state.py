@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pyjs.monitor.own.declaredz import nothing_declared
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
@@ -19,6 +17,13 @@ if TYPE_CHECKING:
 def no_certificate(tls: TlsOptions) -> str:
     """Return "": a server without certificates has no expiry time to show."""
     return ""
+
+
+def no_report() -> Generator[Any, None, DeclaredReport]:
+    """Return the steps of a report about a server that declares nothing."""
+    from pyjs.monitor.own.declaredz import nothing_declared  # an idle server does not need the module
+
+    return nothing_declared()
 
 
 def no_asset(name: str) -> bytes | None:
@@ -66,7 +71,7 @@ class Monitored:
     )
     take_loop: Callable[[], LoopStats] = LoopStats
     # returns, in steps, the declared assets that differ; a step may yield a future to wait for
-    declared: Callable[[], Generator[Any, None, DeclaredReport]] = nothing_declared
+    declared: Callable[[], Generator[Any, None, DeclaredReport]] = no_report
     request_counts: dict[str, int] = field(default_factory=dict)  # requests by path; http_req_stats in /varz
 
     @property

@@ -10,7 +10,6 @@ import fcntl
 import os
 import socket
 import struct
-from ipaddress import ip_address
 
 BACKLOG = 4096
 PRIVILEGED = 1024  # the first port that needs no privilege
@@ -191,6 +190,8 @@ def reachable(host: str, port: int) -> list[str]:
     """
     if host not in WILDCARDS:
         return [host_port(host, port)]
+    from ipaddress import ip_address  # only a cluster or a ports file needs it
+
     addresses = [ip_address(each) for each in local_ips()]
     others = [each for each in addresses if not each.is_loopback and not each.is_link_local]
     return [host_port(str(each), port) for each in others or addresses[:1]]

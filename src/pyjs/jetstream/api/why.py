@@ -1,6 +1,7 @@
 """$JS.API.PYJS.WHY.<stream>[.<consumer>]: why a stream refuses publishes, or a consumer delivers nothing.
 
-An extension of pyjs-server: nats-server does not answer these subjects. docs/why.md lists the reasons.
+An extension of pyjs-server: nats-server does not answer these subjects. docs/why.md lists the reasons. The modules
+that compose reports are imported by the first request, so that an idle server needs less memory.
 """
 
 from __future__ import annotations
@@ -11,14 +12,14 @@ from pyjs.jetstream import errcodes
 from pyjs.jetstream.api.endpoint import ApiCall, Counted, Endpoint, JsonDict, Steps
 from pyjs.jetstream.consumer.consumer import Consumer
 from pyjs.jetstream.manage.consumers import not_open
-from pyjs.jetstream.why.leaderless import leaderless_report
-from pyjs.jetstream.why.report import consumer_report, stream_report
 
 TYPE_PREFIX = "io.pyjs.api.v1."
 
 
 def why(call: ApiCall) -> Steps:
     """Return, in steps, the report about a stream or one of its consumers."""
+    from pyjs.jetstream.why.report import consumer_report, stream_report
+
     call.require_empty()
     stream = yield from call.current_stream()
     is_own = _is_own(call)
@@ -37,6 +38,8 @@ def why(call: ApiCall) -> Steps:
 
 def leaderless(call: ApiCall, views: list[JsonDict]) -> JsonDict:
     """Return the report about a stream without a leader, or about one of its consumers."""
+    from pyjs.jetstream.why.leaderless import leaderless_report
+
     consumer = call.args[1] if len(call.args) > 1 else ""
     account = {"account": call.js.account.name} if _is_own(call) else {}
     return account | leaderless_report(call.js, call.args[0], consumer, views)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from difflib import SequenceMatcher
 from typing import TYPE_CHECKING
 
 from pyjs.store.index.subject_walk import SubjectWalk
@@ -47,6 +46,8 @@ def nearest(store: StreamStore, wanted: bytes) -> Generator[None, None, list[str
 
 def _likeness(text: str, name: str) -> float:
     """Return the similarity of the beginnings of two subjects, from 0 to 1."""
+    from difflib import SequenceMatcher  # imported late, since only a filter that matches nothing needs it
+
     return SequenceMatcher(None, text[:LETTERS_MAX].lower(), name[:LETTERS_MAX].lower()).ratio()
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyjs.base.clock import NS_PER_S
-from pyjs.fsck.progress import LINES_NS, bar_text
 
 if TYPE_CHECKING:
     from pyjs.base.log import Log
@@ -25,7 +24,7 @@ class RecoveryProgress:
         self._node = node
         self._log = log
         self._next_ns = node.clock.now_ns() + FIRST_NS
-        self._next_line_ns = node.clock.now_ns() + LINES_NS
+        self._last_line_ns = node.clock.now_ns()  # time of the last line, or of the start
         self._whole = 0  # stored streams; 0: not counted yet
 
     def step(self) -> None:
@@ -33,12 +32,14 @@ class RecoveryProgress:
         now_ns = self._node.clock.now_ns()
         if now_ns < self._next_ns:
             return
+        from pyjs.fsck.progress import LINES_NS, bar_text  # most recoveries end before
+
         self._next_ns = now_ns + BAR_NS
         self._whole = self._whole or self._stored()
         done = self._recovered()
         self._log.status(f"{bar_text(done, self._whole)}  {done:,} of {self._whole:,} streams recovered")
-        if now_ns >= self._next_line_ns and not self._log.shows_status:
-            self._next_line_ns = now_ns + LINES_NS
+        if now_ns >= self._last_line_ns + LINES_NS and not self._log.shows_status:
+            self._last_line_ns = now_ns
             self._log.info(f"  Recovered {done:,} of {self._whole:,} streams")
 
     def end(self) -> None:
