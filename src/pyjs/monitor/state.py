@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pyjs.monitor.own.declaredz import nothing_declared
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable, Generator, Iterator
 
     from pyjs.config.options import Options, TlsOptions
     from pyjs.core.account import Account
+    from pyjs.core.chore import Step
     from pyjs.monitor.own.declaredz import DeclaredReport
     from pyjs.node import Node
 
@@ -24,6 +25,11 @@ def no_certificate(tls: TlsOptions) -> str:
 def no_asset(name: str) -> bytes | None:
     """Return None: there is no file for the dashboard."""
     return None
+
+
+def no_turns(steps: Iterator[Step]) -> Generator[Any, None, None]:
+    """Run no step: nothing that only reads needs the turns of the server."""
+    yield from ()
 
 
 class LoopStats(NamedTuple):
@@ -67,6 +73,8 @@ class Monitored:
     take_loop: Callable[[], LoopStats] = LoopStats
     # returns, in steps, the declared assets that differ; a step may yield a future to wait for
     declared: Callable[[], Generator[Any, None, DeclaredReport]] = nothing_declared
+    # runs steps in the turns of the node, as a chore; a step may yield a future to wait for
+    in_turns: Callable[[Iterator[Step]], Generator[Any, None, None]] = no_turns
     request_counts: dict[str, int] = field(default_factory=dict)  # requests by path; http_req_stats in /varz
 
     @property
