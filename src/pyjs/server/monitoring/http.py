@@ -278,7 +278,7 @@ class HttpConnection(asyncio.Protocol):
         self._requests.append(Asked(target, credentials, method == b"HEAD", keep_alive, version, posted))
 
     def _posted(self) -> Posted:
-        headers = {name.decode(): value.decode("latin-1") for name, value in self._headers.items()}
+        headers = {name.decode(): value.decode("latin-1").strip() for name, value in self._headers.items()}
         peer = self.transport.get_extra_info("peername") or ("", 0)
         return Posted(headers, self._body, host_port(peer[0], peer[1]))
 

@@ -1,5 +1,5 @@
 // The dead letters of a stream: whose they are, and their replay.
-import { address, h, setText } from "./dom.js";
+import { address, h, setAttribute, setText } from "./dom.js";
 import { counted, line, number } from "./format.js";
 
 const OFF = "To replay them here, set replay: true in the block http_authorization.";
@@ -10,6 +10,7 @@ export class DeadLetters {
     this.params = params;
     this.page = page;
     this.next = 0;
+    this.isBusy = false;
     this.intro = h("p");
     this.senders = h("p", { hidden: true });
     this.outcome = h("p", { role: "status" });
@@ -56,12 +57,12 @@ export class DeadLetters {
     try {
       this.update(await this.page.fetchData("dead_letters", this.params));
     } catch {
-      this.element.hidden = true; // the view itself reports what is wrong
+      // the view itself reports what is wrong
     }
   }
 
   update(data) {
-    this.element.hidden = !data.letters && !data.num_senders;
+    if (data.letters || data.num_senders) this.element.hidden = false; // it stays after the last letter
     this.form.hidden = !data.replay || !data.is_leader;
     const leader = data.leader ? `Open the dashboard of ${line(data.leader, 60)}, which leads the stream.` : "";
     const where = data.is_leader ? "" : leader || "The stream has no leader now.";
@@ -89,10 +90,11 @@ export class DeadLetters {
   }
 
   async send(seq) {
+    if (this.isBusy) return;
+    this.busy(true);
     const given = new FormData(this.form);
     const wanted = { seq, limit: Number(given.get("limit")), keep: given.has("keep") };
     for (const name of ["consumer", "subject", "reason"]) wanted[name] = given.get(name).trim();
-    this.replay.disabled = this.more.disabled = true;
     setText(this.outcome, "Replaying …");
     this.problem.hidden = true;
     try {
@@ -102,9 +104,15 @@ export class DeadLetters {
       setText(this.problem, line(error.isAnswer ? error.message : `No answer: ${error.message}`, 600));
       this.problem.hidden = false;
     }
-    this.replay.disabled = this.more.disabled = false;
+    this.busy(false);
     this.load();
     this.page.refresh();
+  }
+
+  // A button that is disabled would lose the focus.
+  busy(isBusy) {
+    this.isBusy = isBusy;
+    for (const button of [this.replay, this.more]) setAttribute(button, "aria-disabled", isBusy ? "true" : null);
   }
 
   show(answer) {
