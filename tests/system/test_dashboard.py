@@ -347,7 +347,8 @@ def test_hostile_subjects_headers_and_payloads_are_harmless(scene: Scene) -> Non
 
 
 @pytest.mark.parametrize(
-    ("size", "scheme", "views"), [(WIDE, "light", VIEWS), (PHONE, "dark", (*VIEWS[:6:2], VIEWS[5]))]
+    ("size", "scheme", "views"),
+    [(WIDE, "light", VIEWS), (PHONE, "dark", (*VIEWS[:6:2], VIEWS[5], LETTERS_VIEW))],
 )
 def test_axe_finds_no_violation(
     scene: Scene, size: tuple[int, int], scheme: str, views: tuple[str, ...]
@@ -362,6 +363,8 @@ def test_axe_finds_no_violation(
         scene.show(page, view)
         if "open=" in view:
             page.wait("document.querySelector('.message h2')")
+        if view == LETTERS_VIEW:
+            page.wait(f"document.querySelector('{LETTERS} form').checkVisibility()")
         if violations := page.run(RUN_AXE):
             found[view] = violations
         assert page.run("document.documentElement.scrollWidth <= innerWidth"), (

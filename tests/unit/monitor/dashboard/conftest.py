@@ -15,6 +15,23 @@ from pyjs.monitor.dashboard.posted import ACTION_HEADER, Posted
 from pyjs.monitor.response import Response
 
 
+def posted(body: bytes, **headers: str) -> Posted:
+    """Return a POST as a script of the page sends it.
+
+    `headers` (with _ for -) replace its headers; "" removes one.
+    """
+    found = {
+        "host": "here:8222",
+        "origin": "http://here:8222",
+        "sec-fetch-site": "same-origin",
+        "content-type": "application/json",
+        "content-length": str(len(body)),
+        ACTION_HEADER: "replay",
+    }
+    found |= {name.replace("_", "-"): value for name, value in headers.items()}
+    return Posted({name: value for name, value in found.items() if value}, body, "10.1.2.3:4")
+
+
 class Dash(Site):
     """A site with a vocabulary for streams, consumers and the views."""
 
@@ -37,18 +54,8 @@ class Dash(Site):
         yield
 
     def post(self, target: str, body: bytes, **headers: str) -> Response:
-        """Send a POST as a script of the page does; `headers` (with _ for -) replace those, "" removes one."""
-        found = {
-            "host": "here:8222",
-            "origin": "http://here:8222",
-            "sec-fetch-site": "same-origin",
-            "content-type": "application/json",
-            "content-length": str(len(body)),
-            ACTION_HEADER: "replay",
-        }
-        found |= {name.replace("_", "-"): value for name, value in headers.items()}
-        posted = Posted({name: value for name, value in found.items() if value}, body, "10.1.2.3:4")
-        answer: Response = finish(self.router.answer(f"/dashboard/{target}", posted))
+        """Send a POST as a script of the page does, see `posted`."""
+        answer: Response = finish(self.router.answer(f"/dashboard/{target}", posted(body, **headers)))
         return answer
 
     def letter(self, seq: int, subject: str = "s.a", consumer: str = "c", stream: str = "S") -> None:

@@ -17,7 +17,7 @@ export class DeadLetters {
     this.problem = h("p", { class: "problem", role: "alert", hidden: true });
     this.errors = h("ul", { class: "reasons", hidden: true, "aria-label": "Letters that failed" });
     this.replay = h("button", { type: "submit" }, "Replay");
-    this.more = h("button", { type: "button", hidden: true, onclick: () => this.send(this.next) }, "Continue");
+    this.more = h("button", { type: "button", hidden: true, onclick: () => this.send({ ...this.wanted, seq: this.next }) }, "Continue");
     this.form = this.makeForm();
     this.element = h(
       "section",
@@ -86,15 +86,16 @@ export class DeadLetters {
 
   submitted(event) {
     event.preventDefault();
-    this.send(0);
+    const given = new FormData(this.form);
+    const wanted = { seq: 0, limit: Number(given.get("limit")), keep: given.has("keep") };
+    for (const name of ["consumer", "subject", "reason"]) wanted[name] = given.get(name).trim();
+    this.send(wanted);
   }
 
-  async send(seq) {
+  async send(wanted) {
     if (this.isBusy) return;
     this.busy(true);
-    const given = new FormData(this.form);
-    const wanted = { seq, limit: Number(given.get("limit")), keep: given.has("keep") };
-    for (const name of ["consumer", "subject", "reason"]) wanted[name] = given.get(name).trim();
+    this.wanted = wanted; // "Continue" goes on with these, whatever the form has then
     setText(this.outcome, "Replaying …");
     this.problem.hidden = true;
     try {
