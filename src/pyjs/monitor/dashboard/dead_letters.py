@@ -1,7 +1,7 @@
 """The dead letters of a stream: whose they are, and whether the page may replay them.
 
-The replay itself is an action (replay.py). It requires `replay: true` in the login of the monitoring port, because not
-everyone who may see the state of a server may change streams.
+The replay itself is an action (replay.py). It requires `replay: true` in the login of the monitoring port, because
+not everyone who may see the state of a server may change streams.
 """
 
 from __future__ import annotations

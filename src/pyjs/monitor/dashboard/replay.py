@@ -1,7 +1,7 @@
 """The action that replays dead letters: the API's own function, run in the turns of the server.
 
-The body is that of `$JS.API.PYJS.DEAD_LETTERS.REPLAY.<stream>`, and the API checks it. A replay runs to its end even if
-the browser disconnects, and one at a time; the log has a line about each.
+The body is that of `$JS.API.PYJS.DEAD_LETTERS.REPLAY.<stream>`, and the API checks it. One replay runs at a time, to
+its end even if the browser disconnects. The log has a line about each.
 
 Source: docs/dead-letters.md.
 """
@@ -53,7 +53,7 @@ class Replays:
         Return the fields of the API's response.
 
         Raises:
-            ActionRefused: replays are off, the request does not come from the page or is wrong, or the API refuses it.
+            ActionRefused: replays are off, the request is not one of the page, or the API refuses it.
         """
         if posted is None:
             raise ActionRefused(405, "replay letters with a POST request")

@@ -1,7 +1,8 @@
 """The paths of the dashboard: its page, the files of the page, the data of its views, and the replay of letters.
 
 Only a replay changes anything, and only if the operator has enabled it. The page requests nothing from other servers;
-its Content-Security-Policy makes the browser enforce this. The data may only be read by pages of the same origin, in contrast to the other monitoring pages.
+its Content-Security-Policy makes the browser enforce this. The data may only be read by pages of the same origin, in
+contrast to the other monitoring pages.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """HTTP/1.1 for the monitoring port: one asyncio protocol for each connection; httptools parses.
 
-Every method is answered like GET, and HEAD without the body, as in nats-server; probes rely on that. The handler gets
-the body and some headers of a POST, which only the actions of the dashboard use. Input is parsed in slices, and parsing stops while a request waits for its answer. So thousands of requests in one
-packet delay other work no more than a few requests do.
+Every method is answered like GET, and HEAD without the body, as in nats-server; probes rely on that. The handler
+gets the body and some headers of a POST, which only the actions of the dashboard use. Input is parsed in slices, and
+parsing stops while a request waits for its answer. So thousands of requests in one packet delay other work no more
+than a few requests do.
 
 Source: RFC 9112; behaviour of nats-server 2.15.1 (a request that is not complete after five seconds gets a 400).
 """
