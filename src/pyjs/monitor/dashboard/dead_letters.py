@@ -51,11 +51,12 @@ def dead_letters(site: Site, arguments: Arguments) -> Steps:
     """
     js, stream = site.stream_in(arguments)
     senders, total = yield from _senders(js, stream.name)
+    has_letters = yield from _has_letters(stream)
     elsewhere = leader_elsewhere(js, stream)
     return {
         "senders": senders,
         "num_senders": total,
-        "letters": _has_letters(stream),
+        "letters": has_letters,
         "replay": is_replay_allowed(site),
         "is_leader": elsewhere is None,
         "leader": elsewhere or "",
@@ -85,12 +86,17 @@ def _assets(js: JetStream) -> Iterator[tuple[Fields, str]]:
                 yield {"stream": stream.name, "consumer": consumer.name}, target
 
 
-def _has_letters(stream: Stream) -> bool:
+def _has_letters(stream: Stream) -> Generator[None, None, bool]:
+    """Return whether the first or the last message of a stream is a letter; yield between the two reads."""
     store = stream.store
-    if stream.closed or not store.msgs:
-        return False
-    try:
-        ends = [store.get(seq) for seq in (store.first_seq, store.last_seq)]
-    except NotNow:
-        return False
-    return any(each is not None and read_letter(each.headers) is not None for each in ends)
+    for seq in (store.first_seq, store.last_seq):
+        if stream.closed or not store.msgs:
+            return False
+        try:
+            message = store.get(seq)
+        except NotNow:
+            return False
+        if message is not None and read_letter(message.headers) is not None:
+            return True
+        yield
+    return False

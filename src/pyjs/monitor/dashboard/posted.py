@@ -70,7 +70,7 @@ def check_posted(posted: Posted, action: str) -> None:
 
 def _check_origin(headers: Mapping[str, str]) -> None:
     origin, host = headers.get("origin"), headers.get("host", "")
-    if origin is not None and origin.partition("://")[2].lower() != host.lower():
+    if origin is not None and (not host or origin.partition("://")[2].lower() != host.lower()):
         raise ActionRefused(
             403,
             f"the request comes from a page of another origin: Origin is {_shown(origin)}, Host is {_shown(host)};"

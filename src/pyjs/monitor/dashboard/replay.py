@@ -36,6 +36,7 @@ OFF = "replays are off: set replay: true in the block http_authorization, and lo
 RUNNING = "another replay runs; try again when it has ended"
 BROKEN = "the replay has ended early; the log names the cause"
 MOVED = "another server leads the stream now; open its dashboard"
+SHOWN_MAX = 500  # characters of a text of the API in the log: it may quote the request
 STATUSES = (400, 404, 503)  # codes of the API that are also statuses of an answer
 
 
@@ -101,7 +102,7 @@ class Replays:
             self._log.info(f"{by}: {numbers}")
             outcome.append(found)
         except ApiError as error:
-            self._log.info(f"{by}: refused: {error.description}")
+            self._log.info(f"{by}: refused: {quoted(error.description[:SHOWN_MAX])}")
             outcome.append(error)
         finally:
             self._is_running = False

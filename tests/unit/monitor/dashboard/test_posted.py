@@ -26,6 +26,7 @@ TARGET = "actions/replay?acc=$G&stream=D"
         ({"origin": "null"}, 403, 'Origin is "null"'),
         ({"origin": "here:8222"}, 403, 'Origin is "here:8222"'),
         ({"host": ""}, 403, 'Host is ""'),
+        ({"host": "", "origin": "null"}, 403, 'Host is ""'),
         ({"origin": "http://a" + "\u202e" * 10_000}, 403, "Origin is"),
         ({"sec_fetch_site": "cross-site"}, 403, 'Sec-Fetch-Site is "cross-site"'),
         ({"content_type": ""}, 415, 'Content-Type is "": send application/json'),

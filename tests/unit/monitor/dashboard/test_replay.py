@@ -61,11 +61,13 @@ def test_the_log_says_who_replays_what(letters: Dash) -> None:
     letters.letter(4, subject="nowhere")
     replay(letters)
     refusal(letters, b'{"limit": 0}', 400)
+    refusal(letters, b'{"\\n[INF] x": 0}', 400)
 
     by = 'Replay of dead letters of stream "D" in account "$G", by the dashboard at 10.1.2.3:4: '
     assert [text for level, text in letters.log.lines if level == "INF" and text.startswith(by)] == [
         f"{by}3 replayed, 1 failed, 0 skipped",
-        f"{by}refused: replay of dead letters: limit is 0: it is the maximum number of letters, 1 to 1000",
+        f'{by}refused: "replay of dead letters: limit is 0: it is the maximum number of letters, 1 to 1000"',
+        rf'{by}refused: "invalid JSON: json: unknown field \"\n[INF] x\""',
     ]
 
 
