@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +48,7 @@ class Dash(Site):
     def refusal(self, target: str) -> str:
         return self.refused(f"/dashboard/data/{target}")
 
-    def _in_turns(self, steps: Iterator[Any]) -> Iterator[None]:
+    def _in_turns(self, steps: Iterator[Any]) -> Generator[None, None, None]:
         self.node.turn_state.go_on(steps)
         self.fixture.turn()
         yield

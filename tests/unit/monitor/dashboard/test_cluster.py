@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +47,7 @@ if is_here():
         def view(self, target: str) -> Any:
             return self.json(f"/dashboard/data/{target}")
 
-        def in_turns(self, steps: Iterator[Any]) -> Iterator[None]:
+        def in_turns(self, steps: Iterator[Any]) -> Generator[None, None, None]:
             self.server.node.turn_state.go_on(steps)
             self.server.net.run(500 * NS_PER_MS)
             yield
