@@ -54,7 +54,7 @@ class Replays:
         Return the fields of the API's response.
 
         Raises:
-            ActionRefused: replays are off, the request is not one of the page, or the API refuses it.
+            ActionRefused: replays are off, the request is wrong or not from the page, or the API refuses it.
         """
         if posted is None:
             raise ActionRefused(405, "replay letters with a POST request")
