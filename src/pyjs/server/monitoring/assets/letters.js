@@ -17,7 +17,11 @@ export class DeadLetters {
     this.problem = h("p", { class: "problem", role: "alert", hidden: true });
     this.errors = h("ul", { class: "reasons", hidden: true, "aria-label": "Letters that failed" });
     this.replay = h("button", { type: "submit" }, "Replay");
-    this.more = h("button", { type: "button", hidden: true, onclick: () => this.send({ ...this.wanted, seq: this.next }) }, "Continue");
+    this.more = h(
+      "button",
+      { type: "button", hidden: true, onclick: () => this.send({ ...this.wanted, seq: this.next }) },
+      "Continue",
+    );
     this.form = this.makeForm();
     this.element = h(
       "section",
