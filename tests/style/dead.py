@@ -24,7 +24,8 @@ PREPARED = ("pyjs/config/ports/replicated.py", "pyjs/jetstream/cluster/")
 # Definitions that no line of src/ names, with the reason why they exist: name -> reason.
 CALLED = {
     **dict.fromkeys(
-        "on_message_begin on_url on_header on_message_complete".split(), "called by the parser of httptools"
+        "on_message_begin on_url on_header on_headers_complete on_body on_message_complete".split(),
+        "called by the parser of httptools",
     ),
     **dict.fromkeys(
         "_stop_all _remove_all".split(), "called by atexit, which the decorator registers them with"

@@ -24,7 +24,7 @@ AXE = find_spec("axe_playwright_python")  # for its copy of axe-core; Playwright
 IS_HERE = chromium.command() is not None and AXE is not None
 CONFIG = """
 jetstream: {store_dir: "<<store>>"}
-http_authorization { user: ops, password: hush, messages: true }
+http_authorization { user: ops, password: hush, messages: true, replay: true }
 max_payload: 2MB
 """
 STREAMS = 1_000
@@ -32,6 +32,8 @@ PAINT_MS = 500
 PING_S = 0.050
 PAINTED = "document.querySelector('#main').dataset.painted"
 WIDE, PHONE = (1280, 900), (390, 844)
+LETTERS_VIEW = "stream?acc=$G&stream=DEAD"
+LETTERS = "[aria-labelledby=letters]"
 VIEWS = (
     "overview",
     "streams",
@@ -43,6 +45,7 @@ VIEWS = (
     "connections?closed=true",
     "cluster",
     "declared",
+    LETTERS_VIEW,
 )
 PIECES = "performance.getEntriesByType('resource').filter((each) => each.name.includes('offset=65536'))"
 HTML = b"<img/src=x/onerror=hacked()>"
@@ -59,6 +62,7 @@ class Scene:
     """The server with its streams, and the browser."""
 
     def __init__(self, directory: Path) -> None:
+        self.directory = directory
         self.server = ServerProcess(our_command(), CONFIG, directory, with_http=True)
         self.server.start()
         self.client = RawClient(self.server.port)
@@ -94,8 +98,11 @@ class Scene:
         self.client.fence()
 
     def fill(self) -> None:
-        """Create a thousand streams; one of them has messages, and a consumer whose client acknowledges nothing."""
-        for number in range(STREAMS - 1):
+        """Create a thousand streams; one of them has messages, and a consumer whose client acknowledges nothing.
+
+        Two others have dead letters.
+        """
+        for number in range(STREAMS - 3):
             body = {"name": f"S{number:04}", "subjects": [f"s.{number}"], "storage": "memory"}
             text = json.dumps(body).encode()
             self.client.send(b"PUB $JS.API.STREAM.CREATE.S%04d none %d\r\n%b\r\n" % (number, len(text), text))
@@ -109,6 +116,32 @@ class Scene:
         subject = b"$JS.API.CONSUMER.MSG.NEXT.ORDERS.SLOW"
         self.client.send(b"SUB mine 7\r\nPUB %b mine %d\r\n%b\r\n" % (subject, len(wanted), wanted))
         self.client.fence()
+        self.give_up()
+
+    def give_up(self) -> None:
+        """Let a consumer terminate five messages, whose letters go to the stream DEAD."""
+        self.client.api("STREAM.CREATE.DEAD", name="DEAD", subjects=["$DLQ.JOBS.>"])
+        metadata = {"_pyjs.dead_letter_stream": "DEAD"}
+        self.client.api("STREAM.CREATE.JOBS", name="JOBS", subjects=["jobs.>"], metadata=metadata)
+        config = {"durable_name": "worker", "ack_policy": "explicit"}
+        self.client.api("CONSUMER.CREATE.JOBS.worker", stream_name="JOBS", config=config)
+        worker = RawClient(self.server.port)
+        worker.send(b"SUB work 8\r\n")
+        for number in range(1, 6):
+            self.publish(b"jobs.%d" % (number % 2), b"job %d" % number)
+        worker.send(b"PUB $JS.API.CONSUMER.MSG.NEXT.JOBS.worker work 1\r\n5\r\n")
+        replies = [reply for _, (_, reply, _, _) in zip(range(5), worker.frames(), strict=False)]
+        for reply in replies:
+            assert worker.request(reply, b"+TERM bad") == b""
+        self.wait_for_letters(5)
+        worker.close()
+
+    def wait_for_letters(self, number: int) -> None:
+        """Wait until the stream DEAD has this number of messages."""
+        end = time.monotonic() + 15
+        while self.client.api("STREAM.INFO.DEAD")["state"]["messages"] != number:
+            assert time.monotonic() < end
+            time.sleep(0.01)  # polling: no event signals a stored letter
 
     def stop(self) -> None:
         self.client.close()
@@ -227,6 +260,57 @@ def test_messages_are_found_and_shown_without_being_consumed(scene: Scene) -> No
     assert after["num_pending"] == before["num_pending"]
 
 
+def test_dead_letters_are_replayed_from_the_page(scene: Scene) -> None:
+    page = scene.open(LETTERS_VIEW)
+    page.wait(f"document.querySelector('{LETTERS} a')?.innerText === 'JOBS'")
+    page.run(f"document.querySelector('{LETTERS} input[name=consumer]').focus()")
+    page.type("worker")
+    page.run(f"document.querySelector('{LETTERS} input[name=subject]').value = 'jobs.1'")
+    page.run(f"document.querySelector('{LETTERS} input[name=limit]').value = '2'")
+    page.press("Enter", 13, "\r")  # in the field of the consumer
+    page.wait(
+        f"document.querySelector('{LETTERS} [role=status]').innerText.startsWith('2 letters replayed, 0 failed.')"
+    )
+    more = f"[...document.querySelectorAll('{LETTERS} button')].at(-1)"
+    assert page.run(f"{more}.innerText + {more}.hidden") == "Continuefalse"
+    page.run(f"{more}.focus()")
+    page.press("Enter", 13, "\r")
+    page.wait(
+        f"document.querySelector('{LETTERS} [role=status]').innerText.startsWith('1 letter replayed, 0 failed.')"
+    )
+    assert page.run(f"{more}.hidden") is True
+    assert page.run("document.activeElement.innerText") == "Replay"
+    scene.wait_for_letters(2)
+    state = scene.client.api("STREAM.INFO.JOBS")["state"]
+    assert state["last_seq"] == 8
+    replayed = [scene.client.api("STREAM.MSG.GET.JOBS", seq=seq)["message"] for seq in (6, 7, 8)]
+    assert {each["subject"] for each in replayed} == {"jobs.1"}
+    page.run(f"document.querySelector('{LETTERS} input[name=subject]').value = 'a..b'")
+    page.run(f"document.querySelector('{LETTERS} form').requestSubmit()")
+    page.wait(
+        f"document.querySelector('{LETTERS} [role=alert]').innerText.includes('subject is no valid subject')"
+    )
+    page.problems.clear()  # the browser itself reports an answer with status 400
+    log = (scene.directory / "log").read_text()
+    assert 'Replay of dead letters of stream "DEAD" in account "$G", by the dashboard at 127.0.0.1:' in log
+
+
+def test_a_page_of_another_origin_replays_nothing(scene: Scene) -> None:
+    target = f"{scene.origin}/dashboard/actions/replay?acc=$G&stream=DEAD"
+    letters = scene.client.api("STREAM.INFO.DEAD")["state"]["messages"]
+    assert letters
+    page = scene.browser.open()  # not among `scene.pages`: the browser itself reports requests that fail
+    page.log_in("ops", "hush")
+    page.goto(f"data:text/html,<form method=post enctype=text/plain action='{target}'><input name=a></form>")
+    headers = "{'Content-Type': 'application/json', 'X-Pyjs-Action': 'replay'}"
+    sent = f"fetch('{target}', {{method: 'POST', headers: {headers}, body: '{{}}'}})"
+    assert page.run(f"{sent}.then(() => 'sent', () => 'refused')") == "refused"
+    page.run("document.forms[0].submit()")
+    page.wait("document.body.innerText.includes('the request has no header X-Pyjs-Action')")
+    page.close()
+    assert scene.client.api("STREAM.INFO.DEAD")["state"]["messages"] == letters
+
+
 def test_hostile_subjects_headers_and_payloads_are_harmless(scene: Scene) -> None:
     scene.client.api("STREAM.CREATE.EVIL", name="EVIL", subjects=["evil.>"], description="</script><b>")
     config = {"durable_name": "x'\"<b", "ack_policy": "none"}
@@ -263,7 +347,8 @@ def test_hostile_subjects_headers_and_payloads_are_harmless(scene: Scene) -> Non
 
 
 @pytest.mark.parametrize(
-    ("size", "scheme", "views"), [(WIDE, "light", VIEWS), (PHONE, "dark", (*VIEWS[:6:2], VIEWS[5]))]
+    ("size", "scheme", "views"),
+    [(WIDE, "light", VIEWS), (PHONE, "dark", (*VIEWS[:6:2], VIEWS[5], LETTERS_VIEW))],
 )
 def test_axe_finds_no_violation(
     scene: Scene, size: tuple[int, int], scheme: str, views: tuple[str, ...]
@@ -278,6 +363,8 @@ def test_axe_finds_no_violation(
         scene.show(page, view)
         if "open=" in view:
             page.wait("document.querySelector('.message h2')")
+        if view == LETTERS_VIEW:
+            page.wait(f"document.querySelector('{LETTERS} form').checkVisibility()")
         if violations := page.run(RUN_AXE):
             found[view] = violations
         assert page.run("document.documentElement.scrollWidth <= innerWidth"), (

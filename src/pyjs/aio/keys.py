@@ -29,6 +29,8 @@ class HttpAuthorizationKeys(TypedDict, total=False):
     """Answer /healthz without a login, for probes."""
     messages: bool
     """Let whoever has this login read stored messages in the dashboard."""
+    replay: bool
+    """Let whoever has this login replay dead letters in the dashboard."""
 
 
 class SubjectsKeys(TypedDict, total=False):

@@ -271,6 +271,7 @@ def changes(old: Options, new: Options) -> list[Change]:
                     "websocket",
                     "cluster.routes",
                     "cluster.authorization",
+                    "http_authorization",
                 )
                 shown = ("***", "***") if hidden else (before, after)
                 reloadable = key.reloadable and not _is_fixed(attr, before, after)

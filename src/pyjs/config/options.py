@@ -252,6 +252,7 @@ class HttpLogin:
     token: str = ""  # plain text, or a bcrypt hash
     healthz_open: bool = True  # whether /healthz needs no login
     messages: bool = False  # whether the dashboard shows stored messages
+    replay: bool = False  # whether the dashboard replays dead letters
 
 
 @dataclass(eq=False, repr=False, slots=True)

@@ -31,6 +31,9 @@ class HttpAuthorizationOptions(Options):
     messages: bool | None = Field(
         default=None, description="Let whoever has this login read stored messages in the dashboard."
     )
+    replay: bool | None = Field(
+        default=None, description="Let whoever has this login replay dead letters in the dashboard."
+    )
 
 
 class SubjectsOptions(Options):

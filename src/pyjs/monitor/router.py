@@ -32,9 +32,11 @@ from pyjs.monitor.varz import varz
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
+    from typing import Any
 
     from pyjs.base.clock import Clock
     from pyjs.base.log import Log
+    from pyjs.monitor.dashboard.posted import Posted
     from pyjs.monitor.state import Monitored
 
 NOT_FOUND = Response(404, b"404 page not found\n", (*TEXT_HEADERS, ("X-Content-Type-Options", "nosniff")))
@@ -57,7 +59,7 @@ class Router:
         self._monitored = monitored
         self._clock = clock
         self._log = log
-        self._dashboard = Dashboard(monitored, clock)
+        self._dashboard = Dashboard(monitored, clock, log)
         base = monitored.options.monitoring.base_path.strip("/")
         self._base = f"/{base}" if base else ""
         self._views: dict[str, Callable[[Arguments], Response | Generator[None, None, Response]]] = {
@@ -82,13 +84,16 @@ class Router:
         }
         self._views["/subscriptionsz"] = self._views["/subsz"]
 
-    def answer(self, target: str) -> Generator[None, None, Response]:
-        """Return the response to a request for `target`; yield between steps."""
+    def answer(self, target: str, posted: Posted | None = None) -> Generator[Any, None, Response]:
+        """Return the response to a request for `target`; yield between steps, or a future to wait for.
+
+        `posted` is the request if it is a POST; only the actions of the dashboard differ from GET then.
+        """
         path, query = split_target(target, self._base)
         if isinstance(path, Response):
             return path
         if is_of_dashboard(path):
-            return (yield from self._of_dashboard(path, query))
+            return (yield from self._of_dashboard(path, query, posted))
         view = self._views.get(path)
         if view is None:
             return NOT_FOUND
@@ -100,13 +105,13 @@ class Router:
         except BadArgument as error:
             return text_response(400, str(error))
 
-    def _of_dashboard(self, path: str, query: str) -> Generator[None, None, Response]:
+    def _of_dashboard(self, path: str, query: str, posted: Posted | None) -> Generator[Any, None, Response]:
         if path.endswith("/"):
             return redirect(
                 self._base + path.rstrip("/"), query
             )  # the links of the page are relative to its path
         try:
-            return (yield from self._dashboard.answer(path, Arguments(query))) or NOT_FOUND
+            return (yield from self._dashboard.answer(path, Arguments(query), posted)) or NOT_FOUND
         except BadArgument as error:
             return text_response(400, str(error))
 

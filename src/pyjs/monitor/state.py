@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable, Generator, Iterator
 
     from pyjs.config.options import Options, TlsOptions
     from pyjs.core.account import Account
+    from pyjs.core.chore import Step
     from pyjs.monitor.own.declaredz import DeclaredReport
     from pyjs.node import Node
 
@@ -29,6 +30,11 @@ def no_report() -> Generator[Any, None, DeclaredReport]:
 def no_asset(name: str) -> bytes | None:
     """Return None: there is no file for the dashboard."""
     return None
+
+
+def no_turns(steps: Iterator[Step]) -> Generator[Any, None, None]:
+    """Run no step: nothing that only reads needs the turns of the server."""
+    yield from ()
 
 
 class LoopStats(NamedTuple):
@@ -72,6 +78,8 @@ class Monitored:
     take_loop: Callable[[], LoopStats] = LoopStats
     # returns, in steps, the declared assets that differ; a step may yield a future to wait for
     declared: Callable[[], Generator[Any, None, DeclaredReport]] = no_report
+    # runs steps in the turns of the node, as a chore; a step may yield a future to wait for
+    in_turns: Callable[[Iterator[Step]], Generator[Any, None, None]] = no_turns
     request_counts: dict[str, int] = field(default_factory=dict)  # requests by path; http_req_stats in /varz
 
     @property

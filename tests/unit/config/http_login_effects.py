@@ -14,13 +14,19 @@ BASIC = "Basic " + b64encode(b"me:hush").decode()
 BEARER = "Bearer hush"
 
 
-def status(path: str, credentials: str = "") -> Callable[[Running], object]:
-    """Observe the status of a request."""
+ACTION = {"Content-Type": "application/json", "X-Pyjs-Action": "replay"}
+
+
+def status(
+    path: str, credentials: str = "", body: bytes | None = None, more: dict[str, str] | None = None
+) -> Callable[[Running], object]:
+    """Observe the status of a request; with a body, it is a POST."""
 
     def observe(running: Running) -> object:
         port = running.address("Starting http monitor").rpartition(":")[2]
         headers = {"Authorization": credentials} if credentials else {}
-        request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", headers=headers)
+        url = f"http://127.0.0.1:{port}{path}"
+        request = urllib.request.Request(url, body, headers | (more or {}))
         try:
             with urllib.request.urlopen(request, timeout=WAIT_S) as reply:
                 return reply.status
@@ -47,5 +53,8 @@ HTTP_LOGIN_EFFECTS = {
     "http_authorization/healthz_open": [login("healthz_open: false", "token: hush", status("/healthz"))],
     "http_authorization/messages": [
         login("messages: true", "token: hush", status("/dashboard/data/messages?acc=$G&stream=S", BEARER))
+    ],
+    "http_authorization/replay": [
+        login("replay: true", "token: hush", status("/dashboard/actions/replay", BEARER, b"{}", ACTION))
     ],
 }

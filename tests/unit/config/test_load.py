@@ -304,6 +304,12 @@ def test_a_change_of_users_or_accounts_hides_what_they_hold(load: Load) -> None:
     assert changes(old, new) == [Change("accounts", "***", "***", True)]
 
 
+def test_a_change_of_the_login_of_the_monitoring_pages_hides_its_password(load: Load) -> None:
+    old = load("http_authorization {user: a, password: b}")
+    new = load("http_authorization {user: a, password: b, replay: true}")
+    assert changes(old, new) == [Change("http_authorization", "***", "***", False)]
+
+
 # Secrets
 
 

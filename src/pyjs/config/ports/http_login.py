@@ -16,6 +16,7 @@ HTTP_LOGIN = Table(
         Key("token", STRING, "The bearer token, or its bcrypt hash.", secret=True),
         Key("healthz_open", BOOL, "Answer /healthz without a login, for probes."),
         Key("messages", BOOL, "Let whoever has this login read stored messages in the dashboard."),
+        Key("replay", BOOL, "Let whoever has this login replay dead letters in the dashboard."),
     ),
 )
 

@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 BATCH = 64  # letters that are replayed before their answers are awaited
 BATCH_SIZE = 1024 * 1024  # bytes of their payloads, unless one is larger
 READ_STEP = 64  # messages read in one step: about half a millisecond
+READ_SIZE = (
+    16 * 1024
+)  # bytes of headers parsed in one step, unless one message has more: at most two milliseconds
 SEND_STEP = 16  # messages published or removed in one step
 SUBJECTS_STEP = 4096  # subjects of a stream compared in one step: about half a millisecond
 ERRORS_MAX = 10  # refusals in the answer
@@ -126,7 +129,7 @@ class Replay:
         """
         batch: list[tuple[StoredMessage, Letter]] = []
         room = min(BATCH, self._wanted.limit - self.result.replayed - self.result.failed)
-        size, read = 0, 0
+        size = read = parsed = 0
         while len(batch) < room and size < BATCH_SIZE and (seq := self._next()):
             message = self._get(seq)
             self._seq = seq + 1
@@ -137,7 +140,9 @@ class Replay:
                 batch.append((message, letter))
                 size += len(message.payload) + len(message.headers)
             read += 1
-            if read % READ_STEP == 0:
+            parsed += 0 if message is None else len(message.headers)
+            if read == READ_STEP or parsed >= READ_SIZE:
+                read = parsed = 0
                 yield None
         return batch
 

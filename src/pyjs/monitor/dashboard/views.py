@@ -1,19 +1,24 @@
-"""The paths of the dashboard: its page, the files of the page, and the data of its views.
+"""The paths of the dashboard: its page, the files of the page, the data of its views, and the replay of letters.
 
-The page only reads, and requests nothing from other servers; its Content-Security-Policy makes the browser enforce
-this. The data may only be read by pages of the same origin, in contrast to the other monitoring pages.
+Only a replay changes anything, and only if the operator has enabled it. The page requests nothing from other servers;
+its Content-Security-Policy makes the browser enforce this. The data may only be read by pages of the same origin, in
+contrast to the other monitoring pages.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyjs.monitor.dashboard.cluster import cluster
 from pyjs.monitor.dashboard.connections import connection_view, connections
 from pyjs.monitor.dashboard.consumers import consumer_view, consumers
+from pyjs.monitor.dashboard.dead_letters import dead_letters
 from pyjs.monitor.dashboard.declared import declared
 from pyjs.monitor.dashboard.messages import Refused, Unreadable, message_view, messages
 from pyjs.monitor.dashboard.overview import overview, server_fields
+from pyjs.monitor.dashboard.posted import ActionRefused
+from pyjs.monitor.dashboard.replay import ACTION, Replays
 from pyjs.monitor.dashboard.site import Site
 from pyjs.monitor.dashboard.streams import config_view, stream_view, streams
 from pyjs.monitor.dashboard.survey import Survey
@@ -22,14 +27,19 @@ from pyjs.monitor.response import TEXT_HEADERS, Response
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
+    from typing import Any
 
     from pyjs.base.clock import Clock
+    from pyjs.base.log import Log
     from pyjs.monitor.arguments import Arguments
+    from pyjs.monitor.dashboard.posted import Posted
     from pyjs.monitor.dashboard.site import Steps
     from pyjs.monitor.state import Monitored
 
 ROOT = "/dashboard"
 PAGE = "index.html"
+REPLAY = f"actions/{ACTION}"
+ALLOW = ("Allow", "POST")
 POLICY = "; ".join(
     (
         "default-src 'none'",
@@ -74,6 +84,7 @@ VIEWS: dict[str, Callable[[Site, Arguments], Steps]] = {
     "connection": connection_view,
     "cluster": cluster,
     "declared": declared,
+    "dead_letters": dead_letters,
     "messages": messages,
     "message": message_view,
 }
@@ -87,17 +98,24 @@ def is_of_dashboard(path: str) -> bool:
 class Dashboard:
     """The handler of requests for the dashboard."""
 
-    def __init__(self, monitored: Monitored, clock: Clock) -> None:
+    def __init__(self, monitored: Monitored, clock: Clock, log: Log) -> None:
         self._monitored = monitored
         self._site = Site(monitored, clock, Survey(monitored, clock))
+        self._replays = Replays(self._site, log)
 
-    def answer(self, path: str, arguments: Arguments) -> Generator[None, None, Response | None]:
+    def answer(
+        self, path: str, arguments: Arguments, posted: Posted | None
+    ) -> Generator[Any, None, Response | None]:
         """Return the response to a request, or None if there is no such file or view; yield between steps.
+
+        `posted` is the request if it is a POST; views and files are answered as for GET.
 
         Raises:
             BadArgument: an argument is invalid.
         """
         name = path.removeprefix(ROOT).removeprefix("/")
+        if name == REPLAY:
+            return (yield from self._replay(arguments, posted))
         view = VIEWS.get(name.removeprefix("data/")) if name.startswith("data/") else None
         if view is None:
             return self._file(name or PAGE)
@@ -109,6 +127,14 @@ class Dashboard:
             return _text(503, str(error))
         shown = fields if "server" in fields else {"server": server_fields(self._site), **fields}
         return Response(200, compact_json(shown), DATA_HEADERS)
+
+    def _replay(self, arguments: Arguments, posted: Posted | None) -> Generator[Any, None, Response]:
+        try:
+            fields = yield from self._replays.answer(arguments, posted)
+        except ActionRefused as refusal:
+            answer = _text(refusal.status, str(refusal))
+            return answer if refusal.status != 405 else replace(answer, headers=(*answer.headers, ALLOW))
+        return Response(200, compact_json(fields), DATA_HEADERS)
 
     def _file(self, name: str) -> Response | None:
         body = self._monitored.asset(name)

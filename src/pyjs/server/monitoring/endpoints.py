@@ -5,12 +5,14 @@ Imported lazily, only if there is a monitoring port: the views are a third of th
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pyjs.monitor.router import Router
 from pyjs.monitor.state import Monitored
 from pyjs.server.monitoring.files import asset
 from pyjs.server.monitoring.pages import Pages
+from pyjs.server.monitoring.turns import in_turns
 from pyjs.server.system.process import SystemProcess
 
 if TYPE_CHECKING:
@@ -53,6 +55,7 @@ class Monitoring:
             asset=asset,
             take_loop=driver.take_loop,
             declared=declared,
+            in_turns=partial(in_turns, driver),
         )
         router = Router(self._monitored, node.clock, node.log)
         self.pages = Pages(driver.loop, options, tls, router.answer, node.log)

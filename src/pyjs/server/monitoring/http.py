@@ -1,8 +1,9 @@
 """HTTP/1.1 for the monitoring port: one asyncio protocol for each connection; httptools parses.
 
-Every method is answered like GET, and HEAD without the body, as in nats-server; probes rely on that. Input is
-parsed in slices, and parsing stops while a request waits for its answer. So thousands of requests in one
-packet delay other work no more than a few requests do.
+Every method is answered like GET, and HEAD without the body, as in nats-server; probes rely on that. The handler
+gets the body and some headers of a POST, which only the actions of the dashboard use. Input is parsed in slices, and
+parsing stops while a request waits for its answer. So thousands of requests in one packet delay other work no more
+than a few requests do.
 
 Source: RFC 9112; behaviour of nats-server 2.15.1 (a request that is not complete after five seconds gets a 400).
 """
@@ -16,13 +17,17 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 import httptools
 
+from pyjs.monitor.dashboard.posted import KEPT_HEADERS, Posted
 from pyjs.monitor.response import Response, text_response
+from pyjs.server.addresses import host_port
 
 if TYPE_CHECKING:
     from pyjs.server.listener import Listener
     from pyjs.server.monitoring.port import MonitorPort, Work
 
 REQUEST_SIZE_MAX = 64 * 1024  # bytes of request line, headers and body
+BODY_MAX = 16 * 1024  # bytes of a body
+CONTENT_LENGTH = b"content-length"
 SLICE = 4096  # bytes parsed at once: some two hundred of the shortest requests
 REASONS = {
     200: "OK",
@@ -31,10 +36,18 @@ REASONS = {
     401: "Unauthorized",
     403: "Forbidden",
     404: "Not Found",
+    405: "Method Not Allowed",
+    409: "Conflict",
+    411: "Length Required",
+    413: "Content Too Large",
+    415: "Unsupported Media Type",
     431: "Request Header Fields Too Large",
     500: "Internal Server Error",
+    501: "Not Implemented",
     503: "Service Unavailable",
 }
+AUTHORIZATION = b"authorization"
+USED_HEADERS = frozenset((AUTHORIZATION, CONTENT_LENGTH, *(name.encode() for name in KEPT_HEADERS)))
 BUFFER_HIGH = 1024 * 1024  # bytes of unsent answers; above it, no more requests are answered
 REQUEST_S = 5.0  # a request must be complete within this time after its first byte
 IDLE_S = 300.0  # a connection without a request is closed after this time
@@ -49,6 +62,7 @@ class Asked(NamedTuple):
     head_only: bool
     keep_alive: bool
     version: str
+    posted: Posted | None  # None: not a POST
 
 
 class HttpConnection(asyncio.Protocol):
@@ -60,7 +74,8 @@ class HttpConnection(asyncio.Protocol):
         self._parser = httptools.HttpRequestParser(self)
         self._input = b""  # received bytes that are not parsed yet
         self._target = b""
-        self._credentials = b""  # value of the header Authorization
+        self._headers: dict[bytes, bytes] = {}  # those of USED_HEADERS, by name in lower case
+        self._body = b""
         self._requests: deque[Asked] = deque()
         self._work: Work | None = None  # composes the answer to the first of `_requests`
         self._queued = False  # `step` will be called
@@ -191,7 +206,7 @@ class HttpConnection(asyncio.Protocol):
         """Run one step of the answer to the first request."""
         asked = self._requests[0]
         if self._work is None:
-            self._work = self._port.answer(asked.target, asked.credentials)
+            self._work = self._port.answer(asked.target, asked.credentials, asked.posted)
         try:
             self._await(next(self._work))
             return
@@ -222,26 +237,51 @@ class HttpConnection(asyncio.Protocol):
         """Reset the state for a new request, and start its time limit."""
         self._begun = True
         self._expect(REQUEST_S)
-        self._target = self._credentials = b""
+        self._target = self._body = b""
+        self._headers = {}
 
     def on_url(self, url: bytes) -> None:
         """Append a part of the request target."""
         self._target += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Store `value` if `name` is Authorization."""
-        if name.lower() == b"authorization":
-            self._credentials = value
+        """Store `value` if the header is used; the values of a header that occurs several times are joined."""
+        name = name.lower()
+        if name in USED_HEADERS:
+            before = self._headers.get(name)
+            self._headers[name] = value if before is None else before + b", " + value
+
+    def on_headers_complete(self) -> None:
+        """Refuse the request if its body will be longer than BODY_MAX."""
+        digits = self._headers.get(CONTENT_LENGTH, b"").strip().lstrip(b"0")
+        if len(digits) > len(str(BODY_MAX)) or int(digits or b"0") > BODY_MAX:
+            self._refusal = 413
+
+    def on_body(self, data: bytes) -> None:
+        """Append a part of the body; refuse the request if the body is longer than BODY_MAX."""
+        if len(self._body) + len(data) > BODY_MAX:
+            self._refusal = 413
+        if not self._refusal:
+            self._body += data
 
     def on_message_complete(self) -> None:
-        """Queue the complete request."""
+        """Queue the complete request, unless it is refused."""
         self._begun = False
         self._request_size = 0
+        if self._refusal:
+            return
         parser = self._parser
-        head_only = parser.get_method() == b"HEAD"
+        method = parser.get_method()
         target = self._target.decode("latin-1")
         keep_alive, version = parser.should_keep_alive(), parser.get_http_version()
-        self._requests.append(Asked(target, self._credentials, head_only, keep_alive, version))
+        credentials = self._headers.pop(AUTHORIZATION, b"")
+        posted = self._posted() if method == b"POST" else None
+        self._requests.append(Asked(target, credentials, method == b"HEAD", keep_alive, version, posted))
+
+    def _posted(self) -> Posted:
+        headers = {name.decode(): value.decode("latin-1").strip() for name, value in self._headers.items()}
+        peer = self.transport.get_extra_info("peername") or ("", 0)
+        return Posted(headers, self._body, host_port(peer[0], peer[1]))
 
     def _write(self, response: Response, asked: Asked) -> None:
         lines = [f"HTTP/{asked.version} {response.status} {REASONS[response.status]}"]

@@ -20,13 +20,15 @@ if TYPE_CHECKING:
     from typing import Any
 
     from pyjs.base.log import Log
+    from pyjs.monitor.dashboard.posted import Posted
     from pyjs.monitor.response import Response
     from pyjs.server.monitoring.guard import Guard
     from pyjs.server.monitoring.http import HttpConnection
 
     # Composes an answer in steps; a step yields None, or a future to wait for.
     Work = Generator[asyncio.Future[Any] | None, None, Response]
-    Handler = Callable[[str], Work]  # argument: the request target, path and query
+    # Arguments: the request target (path and query), and the request if it is a POST.
+    Handler = Callable[[str, Posted | None], Work]
 
 CONNECTIONS_MAX = 1000  # open at the same time; more are refused, to leave descriptors for clients
 SWEEP_S = 1.0  # interval of the check for connections that take too long
@@ -45,10 +47,10 @@ class MonitorPort:
         self._stepping = False  # `_step` is scheduled
         self._sweeping: asyncio.TimerHandle | None = None
 
-    def answer(self, target: str, authorization: bytes) -> Work:
+    def answer(self, target: str, authorization: bytes, posted: Posted | None) -> Work:
         """Compose the response to a request in steps; `authorization` is the value of its Authorization header."""
         refusal = yield from self._guard.check(target, authorization)
-        return refusal if refusal is not None else (yield from self._handle(target))
+        return refusal if refusal is not None else (yield from self._handle(target, posted))
 
     def opened(self, connection: HttpConnection) -> bool:
         """Add a connection and return True, or return False if `CONNECTIONS_MAX` connections are open already."""

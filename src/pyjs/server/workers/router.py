@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Generator
 
+    from pyjs.monitor.dashboard.posted import Posted
     from pyjs.monitor.state import ProcessStats
     from pyjs.server.workers.process import Page
     from pyjs.server.workers.supervisor import Supervisor
@@ -57,8 +58,11 @@ class WorkersRouter:
         self._base = f"/{base}" if base else ""
         self._counts: dict[str, int] = {}
 
-    def answer(self, target: str) -> Steps:
-        """Compose the response to a request for `target`, in steps that wait for the workers."""
+    def answer(self, target: str, posted: Posted | None = None) -> Steps:
+        """Compose the response to a request for `target`, in steps that wait for the workers.
+
+        A POST is answered like GET.
+        """
         path, query = split_target(target, self._base)
         if isinstance(path, Response):
             return path

@@ -179,6 +179,15 @@ def test_a_stream_without_letters_is_read_in_steps() -> None:
     assert counts(js) == (0, 0, 300, 0)
 
 
+def test_long_headers_are_read_in_steps_of_their_own() -> None:
+    js = Dead()
+    js.edit(**{STREAM_KEY: ""})
+    for number in range(3):
+        js.publish(f"$DLQ.S.{number}", Large="x" * 60_000)
+    steps = Replay(js.engine, js.stream("D"), Wanted(1, 10)).steps()
+    assert list(steps) == [None] * 3
+
+
 def test_many_subjects_of_the_stream_are_compared_in_steps(js: Dead) -> None:
     js.reconfigure("S", subjects=[f"many.{number}" for number in range(20_000)])
     letter = {"Dead_Letter_Stream": "S", "Dead_Letter_Subject": "s.a"}

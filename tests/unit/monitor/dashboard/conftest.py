@@ -3,13 +3,33 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.monitor.conftest import Site
+from tests.unit.monitor.conftest import Site, finish
 
 from pyjs.config.options import HttpLogin, Options
+from pyjs.monitor.dashboard.posted import ACTION_HEADER, Posted
+from pyjs.monitor.response import Response
+
+
+def posted(body: bytes, **headers: str) -> Posted:
+    """Return a POST as a script of the page sends it.
+
+    `headers` (with _ for -) replace its headers; "" removes one.
+    """
+    found = {
+        "host": "here:8222",
+        "origin": "http://here:8222",
+        "sec-fetch-site": "same-origin",
+        "content-type": "application/json",
+        "content-length": str(len(body)),
+        ACTION_HEADER: "replay",
+    }
+    found |= {name.replace("_", "-"): value for name, value in headers.items()}
+    return Posted({name: value for name, value in found.items() if value}, body, "10.1.2.3:4")
 
 
 class Dash(Site):
@@ -17,6 +37,7 @@ class Dash(Site):
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)
+        self.monitored.in_turns = self._in_turns
         self.user = self.client("tester")
 
     def view(self, target: str, status: int = 200) -> Any:
@@ -26,6 +47,23 @@ class Dash(Site):
 
     def refusal(self, target: str) -> str:
         return self.refused(f"/dashboard/data/{target}")
+
+    def _in_turns(self, steps: Iterator[Any]) -> Generator[None, None, None]:
+        self.node.turn_state.go_on(steps)
+        self.fixture.turn()
+        yield
+
+    def post(self, target: str, body: bytes, **headers: str) -> Response:
+        """Send a POST as a script of the page does, see `posted`."""
+        answer: Response = finish(self.router.answer(f"/dashboard/{target}", posted(body, **headers)))
+        return answer
+
+    def letter(self, seq: int, subject: str = "s.a", consumer: str = "c", stream: str = "S") -> None:
+        """Publish a dead letter for a message of the stream S."""
+        headers = f"Dead-Letter-Stream: {stream}\r\nDead-Letter-Consumer: {consumer}\r\n"
+        headers += f"Dead-Letter-Reason: term\r\nDead-Letter-Subject: {subject}\r\n"
+        block = f"NATS/1.0\r\n{headers}\r\n".encode()
+        self.publish(f"$DLQ.{stream}.{consumer}.{seq}.{subject}", b"m%d" % seq, headers=block)
 
     def stream(self, name: str, **config: Any) -> None:
         body = {"name": name, "subjects": [f"{name.lower()}.>"], "storage": "memory", **config}
@@ -64,9 +102,9 @@ def jetstream_options(directory: Path) -> Options:
 
 @pytest.fixture
 def dash(tmp_path: Path) -> Dash:
-    """A server whose operator has turned the message browser on."""
+    """A server whose operator has turned the message browser and replays on."""
     options = jetstream_options(tmp_path)
-    options.monitoring.login = HttpLogin(token="t", messages=True)
+    options.monitoring.login = HttpLogin(token="t", messages=True, replay=True)
     made = Dash(options)
     made.node.start_jetstream()
     return made

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from raft.tests.conftest import is_here
-from tests.unit.monitor.conftest import FixedProcess, Site
-from tests.unit.monitor.dashboard.conftest import Dash
+from tests.unit.monitor.conftest import FixedProcess, Site, finish
+from tests.unit.monitor.dashboard.conftest import Dash, posted
 
-from pyjs.config.options import Options
+from pyjs.config.options import HttpLogin, Options
 
 
 def test_a_server_alone_has_no_routes_and_no_metadata_group(dash: Dash) -> None:
@@ -39,11 +39,25 @@ if is_here():
 
         def __init__(self, server: JetServer) -> None:
             self.log = server.log
-            monitored = Monitored(server.node, server.options, FixedProcess(), server.node.started_at_ns)
-            self.router = Router(monitored, server.net.clock, server.log)
+            self.monitored = Monitored(server.node, server.options, FixedProcess(), server.node.started_at_ns)
+            self.server = server
+            self.monitored.in_turns = self.in_turns
+            self.router = Router(self.monitored, server.net.clock, server.log)
 
         def view(self, target: str) -> Any:
             return self.json(f"/dashboard/data/{target}")
+
+        def in_turns(self, steps: Iterator[Any]) -> Generator[None, None, None]:
+            self.server.node.turn_state.go_on(steps)
+            self.server.net.run(500 * NS_PER_MS)
+            yield
+
+        def replay(self, stream: str) -> tuple[int, str]:
+            """Ask for a replay, and return status and text of the answer."""
+            self.monitored.options.monitoring.login = HttpLogin(token="t", replay=True)
+            target = f"/dashboard/actions/replay?acc=$G&stream={stream}"
+            answer = finish(self.router.answer(target, posted(b"{}")))
+            return answer.status, answer.body.decode()
 
     @pytest.fixture
     def net(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[JetNet]:
@@ -76,3 +90,29 @@ if is_here():
             assert consumers == (["C"] if name == leader else [])
         consumer = views[leader].view("consumer?acc=$G&stream=R&consumer=C")
         assert json.dumps(consumer["info"]["cluster"]["leader"]) == json.dumps(leader)
+
+    def test_only_the_leader_of_a_stream_replays_its_letters(net: JetNet) -> None:
+        servers = net.trio()
+        client = servers[0].client()
+        net.answers(
+            client, "STREAM.CREATE.R", {"name": "R", "subjects": ["r"], "num_replicas": 3}, wait_ms=2000
+        )
+        net.create(client, "S")
+        net.run(500 * NS_PER_MS)
+        leader, only = (net.ask(client, f"STREAM.INFO.{name}")["cluster"]["leader"] for name in ("R", "S"))
+        views = {server.node.server_name: Data(server) for server in servers}
+
+        for name, data in views.items():
+            if name != leader:
+                text = f'this server does not lead the stream "R"; {leader} leads it'
+                assert data.replay("R") == (409, f"{text}: open the dashboard of that server\n")
+                found = data.view("dead_letters?acc=$G&stream=R")
+                assert (found["is_leader"], found["leader"]) == (False, leader)
+            if name != only:
+                status, text = data.replay("S")
+                assert (status, f"It is not on this server, but on {only}." in text) == (404, True)
+        client.send(b"PUB r 0\r\n\r\n")
+        net.run(500 * NS_PER_MS)
+        found = '"replayed":0,"failed":0,"skipped":1,"next_seq":0'
+        assert views[leader].replay("R") == (200, f'{{"stream":"R",{found}}}')
+        assert views[only].view("dead_letters?acc=$G&stream=S")["is_leader"] is True

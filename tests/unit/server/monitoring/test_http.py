@@ -1,6 +1,8 @@
 import asyncio
 import contextlib
 import gc
+import random
+import re
 import socket
 import weakref
 from collections.abc import AsyncIterator, Generator
@@ -8,13 +10,14 @@ from collections.abc import AsyncIterator, Generator
 import pytest
 
 from pyjs.base.log import ListLog
+from pyjs.monitor.dashboard.posted import Posted
 from pyjs.monitor.response import Response, text_response
 from pyjs.server.addresses import listen
 from pyjs.server.listener import Listener
 from pyjs.server.monitoring import http
 from pyjs.server.monitoring import port as monitor_port
 from pyjs.server.monitoring.guard import Guard
-from pyjs.server.monitoring.http import BUFFER_HIGH, REQUEST_SIZE_MAX, HttpConnection
+from pyjs.server.monitoring.http import BODY_MAX, BUFFER_HIGH, REQUEST_SIZE_MAX, HttpConnection
 from pyjs.server.monitoring.port import MonitorPort
 
 
@@ -25,6 +28,7 @@ class Site:
         self.log = ListLog()
         # steps of long answers: number, and connections open at that time
         self.steps: list[tuple[int, int]] = []
+        self.posted: list[Posted | None] = []
         self.loop = asyncio.get_running_loop()
         self.monitor = MonitorPort(self.loop, self.answer, Guard(self.loop, None, ""), self.log)
         self.connections = self.monitor.connections
@@ -37,7 +41,8 @@ class Site:
     async def connect(self, **options: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         return await asyncio.open_connection("127.0.0.1", self.port, **options)
 
-    def answer(self, target: str) -> Generator[None, None, Response]:
+    def answer(self, target: str, posted: Posted | None) -> Generator[None, None, Response]:
+        self.posted.append(posted)
         for step in range({"/long": 3, "/endless": 10**9}.get(target, 0)):
             self.steps.append((step, len(self.connections)))
             yield
@@ -53,6 +58,15 @@ class Site:
         """Send `request` and return all bytes until the server closes the connection."""
         reader, writer = await self.connect()
         writer.write(request)
+        answer = await asyncio.wait_for(reader.read(), 60)
+        writer.close()
+        return answer
+
+    async def ask_and_end(self, request: bytes) -> bytes:
+        """Send `request` and nothing more, and return all bytes until the server closes the connection."""
+        reader, writer = await self.connect()
+        writer.write(request)
+        writer.write_eof()
         answer = await asyncio.wait_for(reader.read(), 60)
         writer.close()
         return answer
@@ -101,6 +115,122 @@ async def test_other_methods_are_answered_as_get(site: Site, method: bytes) -> N
     head = b" / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 3\r\n\r\nabc"
 
     assert body(await site.ask(method + head)) == b"/"
+
+
+def post(*headers: bytes, body: bytes = b"{}", end: bool = True) -> bytes:
+    lines = [b"POST /a HTTP/1.1", b"Host: h", *headers, *([b"Connection: close"] if end else [])]
+    return b"\r\n".join([*lines, b"", body])
+
+
+async def test_a_post_has_its_body_and_the_headers_that_are_checked(site: Site) -> None:
+    kept = (b"ORIGIN: http://h", b"X-Pyjs-Action:  replay ", b"Content-Type: application/json", b"Other: x")
+
+    await site.ask(post(*kept, b"Authorization: secret", b"Content-Length: 2"))
+
+    (found,) = site.posted
+    assert found is not None
+    assert (found.body, found.peer.rpartition(":")[0]) == (b"{}", "127.0.0.1")
+    assert found.headers == {
+        "host": "h",
+        "origin": "http://h",
+        "x-pyjs-action": "replay",
+        "content-type": "application/json",
+        "content-length": "2",
+    }
+
+
+async def test_a_header_that_occurs_twice_has_both_values(site: Site) -> None:
+    await site.ask(post(b"Origin: http://h", b"Origin: http://other", b"Content-Length: 2"))
+
+    assert site.posted[0] is not None
+    assert site.posted[0].headers["origin"] == "http://h, http://other"
+
+
+async def test_posts_of_one_connection_do_not_mix(site: Site) -> None:
+    first = post(b"Origin: http://h", b"Content-Length: 3", body=b"one", end=False)
+    get = b"GET /a HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n\r\nx"
+
+    answer = await site.ask(first + get + post(b"Content-Length: 3", body=b"two"))
+
+    assert answer.count(b"HTTP/1.1 200 OK") == 3
+    one, none, two = site.posted
+    assert one is not None
+    assert two is not None
+    assert (one.body, none, two.body, "origin" in two.headers) == (b"one", None, b"two", False)
+
+
+async def test_a_body_in_chunks_is_read_to_its_end(site: Site) -> None:
+    chunks = b"2\r\nab\r\n1\r\nc\r\n0\r\n\r\n"
+
+    await site.ask(post(b"Transfer-Encoding: chunked", body=chunks))
+
+    assert site.posted[0] is not None
+    assert (site.posted[0].body, site.posted[0].headers["transfer-encoding"]) == (b"abc", "chunked")
+
+
+async def test_a_body_of_the_maximum_size_is_accepted(site: Site) -> None:
+    whole = b"x" * BODY_MAX
+    answer = await site.ask(post(b"Content-Length: %d" % BODY_MAX, body=whole))
+
+    assert answer.startswith(b"HTTP/1.1 200 OK")
+    assert site.posted[0] is not None
+    assert site.posted[0].body == whole
+
+
+@pytest.mark.parametrize("size", [BODY_MAX + 1, 1 << 20, 1 << 63, (1 << 64) - 1])
+async def test_a_body_that_is_too_large_is_refused_before_it_comes(site: Site, size: int) -> None:
+    answer = await site.ask(post(b"Content-Length: %d" % size, body=b"x"))
+
+    assert answer.startswith(b"HTTP/1.1 413 Content Too Large\r\n")
+    assert site.posted == []
+
+
+async def test_chunks_that_are_too_large_are_refused(site: Site) -> None:
+    chunks = b"1000\r\n" + b"x" * 4096 + b"\r\n"
+
+    answer = await site.ask(post(b"Transfer-Encoding: chunked", body=chunks * 4 + b"1\r\nx\r\n0\r\n\r\n"))
+
+    assert answer.startswith(b"HTTP/1.1 413 ")
+    assert answer.count(b"HTTP/1.1") == 1
+    assert site.posted == []
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        [b"Content-Length: 18446744073709551616"],
+        [b"Content-Length: -1"],
+        [b"Content-Length: 2x"],
+        [b"Content-Length: 1", b"Content-Length: 2"],
+        [b"Content-Length: 2", b"Transfer-Encoding: chunked"],
+    ],
+)
+async def test_a_length_that_is_wrong_or_ambiguous_is_refused(site: Site, headers: list[bytes]) -> None:
+    assert (await site.ask(post(*headers))).startswith(b"HTTP/1.1 400 Bad Request")
+    assert site.posted == []
+
+
+async def test_a_length_with_many_zeros_is_a_length(site: Site) -> None:
+    answer = await site.ask(post(b"Content-Length: " + b"0" * 10_000 + b"2"))
+
+    assert answer.startswith(b"HTTP/1.1 200 OK")
+
+
+async def test_mutated_posts_are_answered_or_refused_and_none_is_broken(site: Site) -> None:
+    rng = random.Random(1)
+    good = post(b"Content-Length: 4", b"Origin: http://h", body=b"{  }")
+    for _ in range(300):
+        data = bytearray(good)
+        for _ in range(rng.randrange(1, 4)):
+            at = rng.randrange(len(data))
+            data[at : at + rng.randrange(3)] = rng.choice(
+                (b"", b"\r\n", b"9" * 20, bytes([rng.randrange(256)]))
+            )
+        answer = await site.ask_and_end(bytes(data))
+        assert not answer or re.match(rb"HTTP/\d\.\d (200|4\d\d) ", answer)
+
+    assert site.log.lines == []
+    assert body(await site.ask(good)) == b"/a"
 
 
 async def test_requests_of_one_connection_are_answered_in_order(site: Site) -> None:
@@ -296,7 +426,16 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("hasty")
-@pytest.mark.parametrize("half", [b"G", b"GET /varz HT", b"GET /a HTTP/1.1\r\nHost: x\r\n\r\nGET /b"])
+@pytest.mark.parametrize(
+    "half",
+    [
+        b"G",
+        b"GET /varz HT",
+        b"GET /a HTTP/1.1\r\nHost: x\r\n\r\nGET /b",
+        post(b"Content-Length: 4", body=b"{ "),
+        post(b"Transfer-Encoding: chunked", body=b"4\r\n{ "),
+    ],
+)
 async def test_a_request_that_is_never_whole_is_refused(site: Site, half: bytes) -> None:
     answer = await site.ask(half)
 

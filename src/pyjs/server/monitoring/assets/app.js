@@ -39,7 +39,21 @@ let isPaused = false;
 async function fetchData(what, params = {}, signal = undefined) {
   const given = Object.entries(params).filter(([, value]) => value !== "" && value !== undefined);
   const query = new URLSearchParams(given).toString();
-  const answer = await fetch(`dashboard/data/${what}${query ? `?${query}` : ""}`, { signal });
+  return answerOf(await fetch(`dashboard/data/${what}${query ? `?${query}` : ""}`, { signal }));
+}
+
+// An action of the page; the server accepts it only with this header, from a page of its own.
+async function post(action, params, body) {
+  return answerOf(
+    await fetch(`dashboard/actions/${action}?${new URLSearchParams(params)}`, {
+      method: "POST",
+      headers: { "Content-Type": "application/json", "X-Pyjs-Action": action },
+      body: JSON.stringify(body),
+    }),
+  );
+}
+
+async function answerOf(answer) {
   if (!answer.ok) {
     const error = new Error((await answer.text()).trim() || `HTTP ${answer.status}`);
     error.isAnswer = true;
@@ -53,7 +67,7 @@ function route() {
   name = Object.hasOwn(VIEWS, path) ? path : "overview";
   view?.close();
   const params = new URLSearchParams(query ?? "");
-  const page = { changed, refresh, replaceAddress, fetchData };
+  const page = { changed, refresh, replaceAddress, fetchData, post };
   view = new VIEWS[name](params, page);
   const heading = h("h1", { tabindex: "-1" }, view.title);
   const isFirst = !main.dataset.view;

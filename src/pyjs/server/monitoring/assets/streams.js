@@ -4,6 +4,7 @@ import { configDetails } from "./config.js";
 import { consumerList } from "./consumers.js";
 import { address, badge, Facts, h, reasonsList, setAttribute, setText, showReasons } from "./dom.js";
 import { bytes, levelText, line, number, rate, short, time, words } from "./format.js";
+import { DeadLetters } from "./letters.js";
 import { List, ListView } from "./lists.js";
 
 // The leader and the other replicas; a follower does not report about itself.
@@ -78,6 +79,7 @@ export class Stream {
     this.list = consumerList(new URLSearchParams(), { changed: page.refresh }, this.params);
     this.browse = h("a", { class: "button", href: address("messages", this.params) }, "Browse messages");
     this.note = h("p", { class: "muted", hidden: true }, "Its consumers are open on the server that leads it.");
+    this.letters = new DeadLetters(this.params, page);
     this.config = configDetails(this.params, page);
     this.element = h(
       "div",
@@ -87,6 +89,7 @@ export class Stream {
       h("section", {}, h("h2", {}, "Why"), this.reasons),
       h("div", { class: "charts" }, ...this.charts.map((chart) => chart.element)),
       h("section", {}, h("h2", {}, "Consumers"), this.note, this.list.element),
+      this.letters.element,
       this.config,
     );
   }
