@@ -1,4 +1,4 @@
-"""Consumers of a copy at its origin: the former ones are deleted at a start, and the messages they held are released."""
+"""Consumers of a copy at its origin: the former ones are deleted at a start, and what they held is released."""
 
 from __future__ import annotations
 
