@@ -60,6 +60,16 @@ def test_help_prints_the_flags(capsys: pytest.CaptureFixture[str]) -> None:
         assert capsys.readouterr().out.startswith("Usage: pyjs-server [options]\n")
 
 
+def test_help_and_the_error_for_an_unknown_command_show_all_commands(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    cli.main(["help"])
+    usages = [line for line in capsys.readouterr().out.splitlines() if line.startswith("       pyjs-server ")]
+    cli.main(["foo"])
+    told = capsys.readouterr().err.partition("the commands are ")[2].partition("; ")[0].split(", ")
+    assert [*(line.split()[1] for line in usages), "version", "help"] == told
+
+
 @pytest.mark.parametrize(
     ("argv", "code", "text"),
     [
