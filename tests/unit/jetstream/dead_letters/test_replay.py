@@ -163,7 +163,9 @@ def test_a_replay_ends_when_nobody_answers_any_more() -> None:
     js.advance(milliseconds=1100)
     js.engine.account.unsubscribe(js.engine.subscriptions["S"]["s.b"])
     # when
-    js.user.send(b"SUB out 9\r\nPUB $JS.API.PYJS.DEAD_LETTERS.REPLAY.D out 14\r\n" + b'{"limit":1000}' + b"\r\n")
+    js.user.send(
+        b"SUB out 9\r\nPUB $JS.API.PYJS.DEAD_LETTERS.REPLAY.D out 14\r\n" + b'{"limit":1000}' + b"\r\n"
+    )
     js.advance(seconds=6)
     # then
     (answer,) = [json.loads(payload) for payload in js.user.payloads()]

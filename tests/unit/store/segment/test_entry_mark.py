@@ -17,9 +17,7 @@ GROUP = 5
 
 
 def open_replica(directory: Path, key: StreamKey | None, log: ListLog | None = None) -> FileStore:
-    return FileStore(
-        OsDisk(), str(directory), log or ListLog(), 1 << 20, INCARNATION, key, replicated=GROUP
-    )
+    return FileStore(OsDisk(), str(directory), log or ListLog(), 1 << 20, INCARNATION, key, replicated=GROUP)
 
 
 def segment(directory: Path) -> bytes:
