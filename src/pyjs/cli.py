@@ -37,6 +37,8 @@ PACKAGES = (
 )
 MODULES = {"pynacl": "nacl"}  # name of the module, where it differs from that of the package
 
+PID_DIGITS_MAX = 20  # Python refuses to parse thousands of digits
+
 # Signals by the names that --signal accepts.
 SIGNALS = {"stop": "SIGKILL", "quit": "SIGINT", "term": "SIGTERM", "reopen": "SIGUSR1", "reload": "SIGHUP"}
 SIGNALS["ldm"] = "SIGUSR2"
@@ -349,7 +351,7 @@ def _named_pids(text: str) -> list[int]:
         text = read_file(text).strip()
     except OSError:
         pass  # not a file, so it must be a pid
-    if not text.isdigit() or int(text) <= 0:
+    if not text.isdecimal() or len(text) > PID_DIGITS_MAX or int(text) == 0:
         raise LookupError(f"invalid pid: {text}; give a process id or the path of a pid file")
     return [int(text)]
 

@@ -90,6 +90,8 @@ def test_help_and_the_error_for_an_unknown_command_show_all_commands(
         (["-sl", "a=b=c"], 1, "nats-server: invalid signal parameters: [c]"),
         (["-sl", "stop=abc"], 1, "nats-server: invalid pid: abc; "),
         (["-sl", "stop=0"], 1, "nats-server: invalid pid: 0; "),
+        (["-sl", "stop=\u00b2"], 1, "nats-server: invalid pid: \u00b2; "),
+        (["-sl", "stop=" + "9" * 5000], 1, "nats-server: invalid pid: 999"),
         (["-sl", "stop=999999999"], 1, 'nats-server: signal "stop" 999999999: no such process'),
         (["-sl", "stop=99999999999999999999"], 1, 'nats-server: signal "stop" 99999999999999999999: '),
         (["-sl", "stop=0*"], 1, "nats-server: no pyjs-server processes running"),
