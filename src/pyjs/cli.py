@@ -37,6 +37,8 @@ PACKAGES = (
 )
 MODULES = {"pynacl": "nacl"}  # name of the module, where it differs from that of the package
 
+PID_DIGITS_MAX = 20  # Python refuses to parse thousands of digits
+
 # Signals by the names that --signal accepts.
 SIGNALS = {"stop": "SIGKILL", "quit": "SIGINT", "term": "SIGTERM", "reopen": "SIGUSR1", "reload": "SIGHUP"}
 SIGNALS["ldm"] = "SIGUSR2"
@@ -128,29 +130,8 @@ def _answer(line: CommandLine) -> int | None:
     if line.flags.get("help") or word == "help":
         print(usage("pyjs-server"))
         return 0
-    if word == "fsck":
-        missing = missing_packages()
-        if missing:
-            return _fail(_told(missing))
-        from pyjs.base.disk import OsDisk
-        from pyjs.fsck.command import run
-        from pyjs.server.system.clock import OsRng, SystemClock
-
-        return run(line.words[1:], OsDisk(), sys.stdout, sys.stderr, OsRng().randbytes, SystemClock())
-    if word == "import":
-        return _import(line.words[1:])
-    if word == "doctor":
-        return _doctor(line.words[1:])
-    if word == "plan":
-        return _plan([*(f"-c={path}" for path in [_config_path(line)] if path), *line.words[1:]])
-    if word == "alias":
-        from pyjs.operating.alias import run as alias
-
-        return alias(line.words[1:], os.path.abspath(sys.argv[0]), sys.stdout, sys.stderr)
-    if word == "trace":
-        from pyjs.operating.trace import run as trace
-
-        return trace(line.words[1:], os.environ, sys.stdout, sys.stderr)
+    if word in COMMANDS:
+        return COMMANDS[word](line)
     if word:
         return _fail(f'unrecognized command: "{line.words[0]}"; {_command_fix(line.words[0])}')
     if line.unsupported:
@@ -170,12 +151,24 @@ def _command_fix(word: str) -> str:
         return f"write -p {word} for the port"
     if os.path.exists(word) or word.endswith(".conf"):
         return f"write -c {word} for a configuration file"
-    commands = ("fsck", "import", "doctor", "trace", "alias", "version", "help")
+    commands = (*COMMANDS, "version", "help")
     return suggestion(word, commands, f"the commands are {', '.join(commands)}; flags alone start a server")
 
 
-def _import(words: list[str]) -> int:
-    """Run the command `import` with the words after it, and return its exit code."""
+def _fsck(line: CommandLine) -> int:
+    """Run the command `fsck`, and return its exit code."""
+    missing = missing_packages()
+    if missing:
+        return _fail(_told(missing))
+    from pyjs.base.disk import OsDisk
+    from pyjs.fsck.command import run
+    from pyjs.server.system.clock import OsRng, SystemClock
+
+    return run(line.words[1:], OsDisk(), sys.stdout, sys.stderr, OsRng().randbytes, SystemClock())
+
+
+def _import(line: CommandLine) -> int:
+    """Run the command `import`, and return its exit code."""
     missing = missing_packages()
     if missing:
         return _fail(_told(missing))
@@ -192,14 +185,15 @@ def _import(words: list[str]) -> int:
         return effective_options(load_options(config or None, read_file, os.environ, flags))
 
     world = Surroundings(OsDisk(), SystemClock(), OsRng(), sys.stdout, sys.stderr, load, holders)
-    return run(words, world)
+    return run(line.words[1:], world)
 
 
-def _doctor(words: list[str]) -> int:
-    """Check whether this machine can run a server with the flags and the file in `words`.
+def _doctor(command: CommandLine) -> int:
+    """Check whether this machine can run a server with the flags and the file of the command.
 
     Returns the exit code of the command.
     """
+    words = command.words[1:]
     as_json = "--json" in words
     try:
         line = parse_flags([word for word in words if word != "--json"])
@@ -229,8 +223,8 @@ def _doctor(words: list[str]) -> int:
     return run(options, missing_packages(), texts, sys.stdout, as_json=as_json)
 
 
-def _plan(words: list[str]) -> int:
-    """Show the changes that the file in `words` would make in the running server.
+def _plan(line: CommandLine) -> int:
+    """Show the changes that the configuration file of the command would make in the running server.
 
     Returns the exit code of the command.
     """
@@ -241,7 +235,7 @@ def _plan(words: list[str]) -> int:
     from pyjs.server.declaring.part import read_declared
 
     try:
-        arguments = plan.parse(words)
+        arguments = plan.parse([*(f"-c={path}" for path in [_config_path(line)] if path), *line.words[1:]])
     except plan.PlanFailed as error:
         print(f"plan: {error}", file=sys.stderr)
         return 1
@@ -251,6 +245,30 @@ def _plan(words: list[str]) -> int:
     except ConfigError as error:
         return _fail(str(error))
     return plan.run(arguments, options, declared, sys.stdout, sys.stderr, os.environ)
+
+
+def _trace(line: CommandLine) -> int:
+    """Run the command `trace`, and return its exit code."""
+    from pyjs.operating.trace import run
+
+    return run(line.words[1:], os.environ, sys.stdout, sys.stderr)
+
+
+def _alias(line: CommandLine) -> int:
+    """Run the command `alias`, and return its exit code."""
+    from pyjs.operating.alias import run
+
+    return run(line.words[1:], os.path.abspath(sys.argv[0]), sys.stdout, sys.stderr)
+
+
+COMMANDS = {
+    "fsck": _fsck,
+    "import": _import,
+    "doctor": _doctor,
+    "plan": _plan,
+    "trace": _trace,
+    "alias": _alias,
+}
 
 
 def _fail(text: str) -> int:
@@ -333,7 +351,7 @@ def _named_pids(text: str) -> list[int]:
         text = read_file(text).strip()
     except OSError:
         pass  # not a file, so it must be a pid
-    if not text.isdigit() or int(text) <= 0:
+    if not text.isdecimal() or len(text) > PID_DIGITS_MAX or int(text) == 0:
         raise LookupError(f"invalid pid: {text}; give a process id or the path of a pid file")
     return [int(text)]
 

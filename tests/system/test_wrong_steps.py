@@ -236,7 +236,7 @@ def test_a_wrong_configuration(
         (["fsk"], 'unrecognized command: "fsk"; did you mean "fsck"?'),
         (
             ["run"],
-            'unrecognized command: "run"; the commands are fsck, import, doctor, trace, alias, version, help; flags',
+            'unrecognized command: "run"; the commands are fsck, import, doctor, plan, trace, alias, version, help; ',
         ),
     ],
 )

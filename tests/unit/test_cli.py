@@ -60,6 +60,16 @@ def test_help_prints_the_flags(capsys: pytest.CaptureFixture[str]) -> None:
         assert capsys.readouterr().out.startswith("Usage: pyjs-server [options]\n")
 
 
+def test_help_and_the_error_for_an_unknown_command_show_all_commands(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    cli.main(["help"])
+    usages = [line for line in capsys.readouterr().out.splitlines() if line.startswith("       pyjs-server ")]
+    cli.main(["foo"])
+    told = capsys.readouterr().err.partition("the commands are ")[2].partition("; ")[0].split(", ")
+    assert [*(line.split()[1] for line in usages), "version", "help"] == told
+
+
 @pytest.mark.parametrize(
     ("argv", "code", "text"),
     [
@@ -80,6 +90,8 @@ def test_help_prints_the_flags(capsys: pytest.CaptureFixture[str]) -> None:
         (["-sl", "a=b=c"], 1, "nats-server: invalid signal parameters: [c]"),
         (["-sl", "stop=abc"], 1, "nats-server: invalid pid: abc; "),
         (["-sl", "stop=0"], 1, "nats-server: invalid pid: 0; "),
+        (["-sl", "stop=\u00b2"], 1, "nats-server: invalid pid: \u00b2; "),
+        (["-sl", "stop=" + "9" * 5000], 1, "nats-server: invalid pid: 999"),
         (["-sl", "stop=999999999"], 1, 'nats-server: signal "stop" 999999999: no such process'),
         (["-sl", "stop=99999999999999999999"], 1, 'nats-server: signal "stop" 99999999999999999999: '),
         (["-sl", "stop=0*"], 1, "nats-server: no pyjs-server processes running"),

@@ -279,12 +279,12 @@ class OsDisk(Disk):
     def allocate(self, fd: int, offset: int, size: int) -> None:
         """Reserve `size` bytes from `offset`, so that a later write to them cannot fail for lack of space.
 
-        On a system that cannot reserve space, the size of the file is set to the end of the bytes instead.
+        On a system that cannot reserve space, a shorter file is extended to the end of the bytes instead.
         """
         if hasattr(os, "posix_fallocate"):
             os.posix_fallocate(fd, offset, size)
         else:
-            os.ftruncate(fd, offset + size)
+            os.ftruncate(fd, max(offset + size, self.size_of(fd)))
 
     def sync_file(self, fd: int) -> None:
         """Make the file's bytes durable (fdatasync)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,8 @@ from pyjs.claims.token import TokenFault
 
 if TYPE_CHECKING:
     from pyjs.claims.token import Token
+
+VERSION_PART = re.compile(r"[+-]?[0-9]{1,18}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +64,7 @@ def version_parts(version: str) -> tuple[int, int, int]:
     if len(parts) != 3:
         raise TokenFault("asserted server version must be of the form <major>.<minor>.<update>")
     for part in parts:
-        if not part.removeprefix("-").removeprefix("+").isdecimal():
+        if not VERSION_PART.fullmatch(part):
             raise TokenFault(f"asserted server version cant parse {part} to int")
     major, minor, update = (int(part) for part in parts)
     if min(major, minor, update) < 0:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyjs.config.errors import Place, Problem, did_you_mean, suggestion
+from pyjs.config.kinds import ADVERTISED_FIX, is_advertised
 from pyjs.config.options import LOG_FORMATS, Options
 from pyjs.config.table import assign
 
@@ -237,6 +238,8 @@ def apply_flags(
         if name == "log_format" and value not in LOG_FORMATS:
             fix = suggestion(str(value), LOG_FORMATS, "use text or json")
             yield Problem(place, f'--log_format is "{value}"', fix)
+        if name in ("client_advertise", "cluster_advertise") and not is_advertised(str(value)):
+            yield Problem(place, f'--{name} is "{value}", which is no host or host:port', ADVERTISED_FIX)
         for attr in flag.attrs:
             assign(options, attr, value)
             places["authorization" if attr.startswith("authorization.") else attr] = place

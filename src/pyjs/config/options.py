@@ -569,4 +569,4 @@ class Options:
 
 def is_bcrypt(secret: str) -> bool:
     """Return whether `secret` begins as a bcrypt hash does, for example with `$2b$10$`."""
-    return secret[:4] in ("$2a$", "$2b$", "$2x$", "$2y$") and secret[4:6].isdigit() and secret[6:7] == "$"
+    return secret[:4] in ("$2a$", "$2b$", "$2x$", "$2y$") and secret[4:6].isdecimal() and secret[6:7] == "$"

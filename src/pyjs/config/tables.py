@@ -47,6 +47,7 @@ from pyjs.config.kinds import (
     STRINGS,
     AtLeast,
     Between,
+    check_advertised,
     count_31,
     port_in_range,
     positive_duration,
@@ -72,15 +73,6 @@ _or_none = Between(-1, INT32_MAX, "use a number from 1, or -1 for no limit")
 def _check_server_name(reading: Reading, key: Key, value: Value, data: object) -> None:
     if " " in str(data):
         raise Refused(value.place, "server name cannot contain spaces", "use - or _ in place of the space")
-
-
-def _check_client_advertise(reading: Reading, key: Key, value: Value, data: object) -> None:
-    host, colon, port = str(data).rpartition(":")
-    if not colon or str(data).endswith("]"):
-        return
-    if not port.isdigit() or int(port) > 65535 or (":" in host and not host.startswith("[")):
-        cause = f'"client_advertise" is "{data}", which is no host or host:port'
-        raise Refused(value.place, cause, 'write "example.com:4222", or "[::1]:4222" for IPv6')
 
 
 def _read_listen(reading: Reading, key: Key, value: Value, target: object) -> object:
@@ -156,7 +148,7 @@ TOP = Table(
             "client_advertise",
             STRING,
             "The address that INFO advertises to clients, `host` or `host:port`.",
-            check=_check_client_advertise,
+            check=check_advertised,
             reloadable=True,
         ),
         Key(

@@ -242,6 +242,7 @@ def _chosen(accounts: dict[str, JetStream], options: JszOptions) -> list[str]:
     if not options.accounts:
         return []
     names = sorted(accounts)
+    # nats-server 2.15.1 shows all accounts if the limit is negative, and ignores the offset then
     return names[options.offset : options.offset + options.limit] if options.limit > 0 else names
 
 

@@ -86,6 +86,8 @@ def test_space_is_reserved(disk: OsDisk, tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.delattr(os, "posix_fallocate", raising=False)
     disk.allocate(fd, 8192, 100)
     assert disk.size_of(fd) == 8292
+    disk.allocate(fd, 0, 100)
+    assert disk.size_of(fd) == 8292
     disk.close_file(fd)
 
 

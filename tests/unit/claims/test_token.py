@@ -106,6 +106,12 @@ def test_an_operator_says_which_keys_are_trusted() -> None:
     assert version_parts("2.1.3") == (2, 1, 3)
 
 
+@pytest.mark.parametrize("part", ["x", "", "-+2", "+-2", "\u00b2", "9" * 5000])
+def test_a_version_with_a_part_that_is_no_number_is_refused(part: str) -> None:
+    with pytest.raises(TokenFault, match="cant parse"):
+        version_parts(f"2.{part}.0")
+
+
 def test_an_account_has_limits_keys_and_revocations() -> None:
     scope = {"kind": "user_scope", "key": "K", "role": "r", "template": {"payload": 9}}
     made = account_token(

@@ -136,6 +136,14 @@ def test_a_form_of_the_log_that_does_not_exist_is_refused() -> None:
     assert (problem.cause, problem.fix) == ('--log_format is "jsn"', 'did you mean "json"?')
 
 
+@pytest.mark.parametrize("flag", ["client_advertise", "cluster_advertise"])
+@pytest.mark.parametrize("address", ["h:x", "h:99999", "h:" + "9" * 5000, "h:\u00b2", "::1"])
+def test_an_address_that_nobody_can_reach_is_refused(flag: str, address: str) -> None:
+    (problem,) = apply_flags(Options(), {flag: address}, {})
+
+    assert problem.cause == f'--{flag} is "{address}", which is no host or host:port'
+
+
 def test_flags_that_nats_server_has_are_all_known() -> None:
     names = """a addr net p port n name server_name P pid m http_port ms https_port c config t sl signal
         client_advertise ports_file_dir l log T logtime logtime_utc s syslog r remote_syslog log_size_limit

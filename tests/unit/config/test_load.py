@@ -327,6 +327,7 @@ def test_bcrypt_is_known_by_its_start(secret: str) -> None:
     assert is_bcrypt(secret)
     assert not is_bcrypt(secret[1:])
     assert not is_bcrypt("$2a$xx$")
+    assert not is_bcrypt("$2a$\u00b2\u00b2$")
 
 
 def test_an_unknown_name_that_a_variable_uses_is_no_error(load: Load, refusal: Refusal) -> None:

@@ -113,6 +113,9 @@ WRONG = [
     ("listen: true", "1:9", '"listen" expects host:port or a port, found true', "127.0.0.1:4222"),
     ("client_advertise: a:b:c", "1:19", "is no host or host:port", '"[::1]:4222"'),
     ("client_advertise: a:99999", "1:19", "is no host or host:port", "example.com:4222"),
+    ("client_advertise: a:\u00b2", "1:19", "is no host or host:port", "example.com:4222"),
+    ("cluster {port: 1, advertise: a:b}", "1:30", '"advertise" is "a:b", which is no', "example.com:4222"),
+    ("websocket {port: 1, no_tls: true, advertise: a:b}", "1:46", "is no host or host:port", "example.com"),
     # Users
     ("authorization: []", "1:16", '"authorization" expects a map, found a list', "user: alice"),
     ("authorization {password: 12345}", "1:26", '"password" expects a string, found a number', "quotes"),

@@ -100,6 +100,8 @@ def test_accounts_are_chosen_and_paged(tmp_path: Path) -> None:
     assert page["total"] == 3
     assert [account["name"] for account in site.json("/jsz?acc=C")["account_details"]] == ["C"]
     assert site.json("/jsz?acc=C")["account_details"][0]["reserved_memory"] == 7
+    for query in ("limit=-1", "limit=-1&offset=1", "offset=-1"):  # as nats-server 2.15.1
+        assert len(site.json(f"/jsz?accounts=1&{query}")["account_details"]) == 3
     for query in ("acc=NOPE", "accounts=1&offset=3"):
         assert "account_details" not in site.json(f"/jsz?{query}")
 

@@ -11,7 +11,16 @@ from urllib.parse import unquote, urlsplit
 from pyjs.base.gotext import quoted
 from pyjs.config.access.authorization import read_auth_timeout
 from pyjs.config.errors import Place, Problem, Refused
-from pyjs.config.kinds import BOOL, INT, LISTEN_HERE, STRING, fill, map_kind, port_in_range
+from pyjs.config.kinds import (
+    BOOL,
+    INT,
+    LISTEN_HERE,
+    STRING,
+    check_advertised,
+    fill,
+    map_kind,
+    port_in_range,
+)
 from pyjs.config.options import ClusterLogin, ClusterOptions, Options, RouteUrl, is_bcrypt
 from pyjs.config.ports.replicated import check_replicated
 from pyjs.config.table import Key, Kind, Reading, Table, Unsupported
@@ -133,7 +142,13 @@ CLUSTER = Table(
             "This server's certificate for both sides of a route, and the authority for the other servers.",
             reloadable=True,
         ),
-        Key("advertise", STRING, "host:port at which other servers reach this one.", ("cluster_advertise",)),
+        Key(
+            "advertise",
+            STRING,
+            "host:port at which other servers reach this one.",
+            ("cluster_advertise",),
+            check=check_advertised,
+        ),
         Key("no_advertise", BOOL, "Do not send the addresses of the other servers to clients."),
         Key(
             "connect_retries",

@@ -20,6 +20,7 @@ from pyjs.config.kinds import (
     STRING,
     STRING_MAP,
     STRINGS,
+    check_advertised,
     fill,
     port_in_range,
 )
@@ -78,7 +79,7 @@ WEBSOCKET = Table(
         ),
         Key("host", STRING, "The address.", ("net",), zero_is_default=True),
         Key("port", INT, "The port; -1: any free port, 0: no WebSocket.", check=port_in_range),
-        Key("advertise", STRING, "The address that /varz shows."),
+        Key("advertise", STRING, "The address that /varz shows.", check=check_advertised),
         Key("no_tls", BOOL, "Allow a port without TLS."),
         Key(
             "tls",

@@ -87,7 +87,7 @@ def is_bcrypt(secret: str) -> bool:
 
 def bcrypt_cost(secret: str) -> int:
     """Return the cost of a stored secret (bcrypt does 2^cost rounds), or 0 if it is not a usable hash."""
-    if not is_bcrypt(secret) or not secret[4:6].isdigit():
+    if not is_bcrypt(secret) or not secret[4:6].isdecimal():
         return 0
     return int(secret[4:6]) if 4 <= int(secret[4:6]) <= 31 else 0
 

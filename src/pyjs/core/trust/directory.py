@@ -88,16 +88,13 @@ class TokenDirectory:
         """Return the token of an account, or None if its file is missing or damaged.
 
         Before that, remove files that were not used for longer than the ttl.
-
-        Raises:
-            DirectoryFault: an unused file cannot be removed.
         """
         if public_key(name, ACCOUNT) is None:
             return None
         self.drop_unused()
         text = self._read(name)
         if text is None:
-            self._digests.pop(name, None)
+            self._forget(name)
         else:
             self._note(name, text)
         return text
@@ -171,14 +168,17 @@ class TokenDirectory:
     def drop_unused(self) -> None:
         """Remove the files that were not used for longer than the ttl; without a ttl, do nothing.
 
-        Raises:
-            DirectoryFault: a file cannot be removed.
+        A file that cannot be removed is reported in the log, and counts as removed until it is loaded again.
         """
         if not self._ttl_ns:
             return
         due_ns = self._clock.now_ns() - self._ttl_ns
         for name in [name for name in self._digests if self._used_ns[name] <= due_ns]:
-            self._evict(name)
+            try:
+                self._evict(name)
+            except DirectoryFault as fault:
+                self._log.error(f"Account [{name}] is unused and cannot be removed: {fault}")
+                self._forget(name)
 
     # -- parts -------------------------------------------------------------------------------------------------
     def _path(self, name: str) -> str:

@@ -70,7 +70,6 @@ class DirectoryResolver(Resolver):
 
         Raises:
             ResolverFault: there is no usable file for the account.
-            DirectoryFault: an unused file cannot be removed.
         """
         token = self.directory.load(name)
         if token is None:

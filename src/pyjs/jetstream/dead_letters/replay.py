@@ -176,7 +176,8 @@ class Replay:
         if not self._wanted.keep:
             yield from self._remove(stored)
         self.result.replayed += len(stored)
-        return not sent or bool(questions.answers)  # without any answer, others would not be answered either
+        # Without any answer to a batch, the next one would not be answered either.
+        return not sent or any(seq in questions.answers for seq in sent)
 
     def _problem_of(self, letter: Letter) -> Generator[Step, None, str]:
         """Return the reason why a letter cannot be replayed, or "" if it can."""

@@ -64,9 +64,8 @@ class Desk:
         # worker and number of turns that other workers want or have
         self._turns: set[tuple[int, int]] = set()
         self._claims: dict[int, dict[int, bool]] = {}  # by number: answers by worker
-        self._restores: dict[
-            tuple[str, str], int
-        ] = {}  # by account and stream: the worker of its last restore
+        # by account and stream: the worker of its last restore, until a change finds the stream there
+        self._restores: dict[tuple[str, str], int] = {}
 
     def handle(
         self, router: Router, request: Request, endpoint: Endpoint, args: tuple[str, ...]
@@ -215,7 +214,9 @@ class Desk:
         spread = self._spread
         yield from self._waiters.until(lambda: not self._is_unknown(js, args[0]), WHOLE_NS)
         worker = self._worker_of(js, args[0])
-        if not (worker or spread.is_complete):
+        if worker:  # the restored stream exists: after its deletion, the name may get another worker
+            self._restores.pop((js.account.name, args[0]), None)
+        elif not spread.is_complete:
             self._refuse(router, request)
             return
         if not worker and endpoint.words in ("STREAM.CREATE", "STREAM.RESTORE"):
@@ -228,7 +229,7 @@ class Desk:
     def _placed(self, js: JetStream, name: str, body: bytes, *, restores: bool) -> int:
         """Return the number of the worker for a new stream.
 
-        After a restore of a stream, its name gets the worker of that restore again, if that worker is running.
+        While a restore may be going on, the name gets the worker of that restore again, if that worker is running.
         """
         key = js.account.name, name
         worker = self._restores.get(key, 0)

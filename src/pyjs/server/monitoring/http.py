@@ -86,6 +86,7 @@ class HttpConnection(asyncio.Protocol):
         self._request_size = 0  # bytes parsed since the last complete request
         self._refusal = 0  # status of the answer that ends the connection after `_requests`; 0: none
         self._deadline = 0.0  # time by which the peer must act, on the loop's clock
+        self._unsent = 0  # bytes that the peer had not read at the last check
         self.transport: asyncio.Transport
 
     # -- called by the transport -------------------------------------------------------------------------------
@@ -156,18 +157,20 @@ class HttpConnection(asyncio.Protocol):
 
     def check_deadline(self, now: float) -> None:
         """Close the connection if its peer has not acted in time; `now` is the time of the loop's clock."""
-        if now < self._deadline or self.transport.is_closing() or (self._requests and not self._full):
+        if self._full or self.transport.is_closing():
+            self._check_reader(now)
+        elif now < self._deadline or self._requests:
             return
-        if self._full:
-            self.transport.abort()
         elif self._begun:
             self._refuse(400)
         else:
             self.close()
 
     def close(self) -> None:
-        """Close the connection after all written output has been sent."""
-        self.transport.close()
+        """Close the connection after all written output has been sent, unless the peer does not read it in time."""
+        if not self.transport.is_closing():
+            self._expect(STALLED_S)
+            self.transport.close()
 
     def abort(self) -> None:
         """Close the connection now and drop unsent output."""
@@ -178,6 +181,15 @@ class HttpConnection(asyncio.Protocol):
         return self.transport.get_write_buffer_size()
 
     # -- parts -------------------------------------------------------------------------------------------------
+    def _check_reader(self, now: float) -> None:
+        """Abort the connection if its peer has read nothing for STALLED_S."""
+        unsent = self.pending_size()
+        if unsent < self._unsent:
+            self._expect(STALLED_S)
+        elif now >= self._deadline:
+            self.transport.abort()
+        self._unsent = unsent
+
     def _expect(self, seconds: float) -> None:
         self._deadline = self._port.loop.time() + seconds
 

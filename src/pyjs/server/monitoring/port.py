@@ -53,13 +53,11 @@ class MonitorPort:
         return refusal if refusal is not None else (yield from self._handle(target, posted))
 
     def opened(self, connection: HttpConnection) -> bool:
-        """Add a connection and return True, or return False if `CONNECTIONS_MAX` connections are open already."""
-        if len(self.connections) >= CONNECTIONS_MAX:
-            return False
+        """Add a connection; return whether it is one of at most `CONNECTIONS_MAX`, otherwise it must be refused."""
         self.connections.add(connection)
         if self._sweeping is None:
             self._sweeping = self.loop.call_later(SWEEP_S, self._sweep)
-        return True
+        return len(self.connections) <= CONNECTIONS_MAX
 
     def closed(self, connection: HttpConnection) -> None:
         """Remove a closed connection."""

@@ -51,7 +51,7 @@ def close_frame(status: int, text: str) -> bytes:
     """Return a close frame; a text that is too long is cut and ends with dots."""
     encoded = text.encode()
     if len(encoded) > TEXT_MAX:
-        encoded = encoded[: TEXT_MAX - 3] + b"..."
+        encoded = encoded[: TEXT_MAX - 3].decode(errors="ignore").encode() + b"..."  # whole characters only
     return struct.pack(">BBH", CLOSE_HEAD, 2 + len(encoded), status) + encoded
 
 

@@ -6,10 +6,12 @@ shows that its body is erased. A compressed segment is first replaced by its pla
 This module knows nothing of the reasons for removals. Compiled: it holds plain pointers (benchmarks/store_start.py
 has stores with erased messages).
 """
+from libc.stdint cimport uint8_t
 from libc.string cimport memset
 
-from pyjs.store.format.record cimport FLAG_ERASED, RECORD_HEADER_SIZE
-from pyjs.store.index.sequences cimport index_last
+from pyjs.store.format.record cimport FLAG_ERASED, FLAG_EXTENDED
+from pyjs.store.index.sequences cimport ENTRY_EXTENDED, index_last
+from pyjs.store.segment.contents cimport subject_at
 
 from pyjs.base.disk import closing
 from pyjs.store.format.image import UNREADABLE, open_image
@@ -30,8 +32,7 @@ cdef class Eraser:
         The checksum stays, since the chain uses it. An error is only logged.
         """
         cdef Entry* e = &s.entries[i]
-        cdef uint64_t at
-        at = <uint64_t> e.offset + RECORD_HEADER_SIZE + e.subject_len
+        cdef uint64_t at = subject_at(e) + e.subject_len
         self.writer.compactor.outdate(s.number)
         try:
             if s.encoding & CODEC_MASK:
@@ -42,7 +43,7 @@ cdef class Eraser:
             if s.encoding:
                 self.overwrite_encrypted(fd, s, e, at)
             else:
-                self.files.disk.write_at(fd, bytes([FLAG_ERASED]), <uint64_t> e.offset + 5)
+                self.files.disk.write_at(fd, bytes([flags_of(e)]), <uint64_t> e.offset + 5)
                 self.files.disk.write_at(fd, bytes(e.size), at)
             self.writer.syncs.written_mark += 1
         except UNREADABLE as error:
@@ -67,16 +68,21 @@ cdef class Eraser:
         encrypted = self.writer.encryption if is_growing else None
         if encrypted is None:                # the segment is sealed, or it is the last one and the server is starting
             encrypted = open_image(self.files.disk, self.files.path_of(s.number), fd, self.files.key)
-        flag = encrypted.stream.apply(bytes([FLAG_ERASED]), <uint64_t> e.offset + 5)
-        self.files.disk.write_at(fd, flag, <uint64_t> e.offset + 5 + encrypted.shift)
+        flags = encrypted.stream.apply(bytes([flags_of(e)]), <uint64_t> e.offset + 5)
+        self.files.disk.write_at(fd, flags, <uint64_t> e.offset + 5 + encrypted.shift)
         self.files.disk.write_at(fd, bytes(e.size), encrypted.shift + at)
         if s.data != NULL and s.filled != NULL and at + e.size <= s.map_size:
             memset(<char*> s.data + at, 0, e.size)
-            (<char*> s.data)[e.offset + 5] = FLAG_ERASED
+            (<char*> s.data)[e.offset + 5] = flags_of(e)
+
+
+cdef inline uint8_t flags_of(Entry* e) noexcept nogil:
+    """Return the flags of the record of an erased message."""
+    return FLAG_ERASED | (FLAG_EXTENDED if e.flags & ENTRY_EXTENDED else 0)
 
 
 cdef bint is_overwritten(SegmentFiles files, Segment* s, Entry* e) noexcept:
-    cdef uint64_t at = <uint64_t> e.offset + RECORD_HEADER_SIZE + e.subject_len
+    cdef uint64_t at = subject_at(e) + e.subject_len
     path = files.path_of(s.number)
     try:
         with closing(files.disk, files.disk.open_read_only(path)) as fd:

@@ -9,9 +9,8 @@ from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport qsort
 from libc.string cimport memcmp
 
-from pyjs.store.format.record cimport RECORD_HEADER_SIZE
 from pyjs.store.index.sequences cimport ENTRY_ERASED, ENTRY_MSG, Entry, by_seq
-from pyjs.store.segment.contents cimport ERASED_BIT, SegmentContents, SubjectRow
+from pyjs.store.segment.contents cimport ERASED_BIT, SegmentContents, SubjectRow, subject_at
 
 
 def removals_of(SegmentContents c not None) -> bytes:
@@ -101,7 +100,7 @@ cdef bint same_entries(Entry* found, Entry* entries, uint32_t n) noexcept nogil:
 def body_of(SegmentContents c not None, uint64_t seq) -> tuple:
     """Return (offset, size) of the headers and payload of message `seq` in the plain image of the segment."""
     cdef Entry* e = &c.entries[seq - c.base_seq]
-    return <uint64_t> e.offset + RECORD_HEADER_SIZE + e.subject_len, e.size
+    return subject_at(e) + e.subject_len, e.size
 
 
 def live_in(SegmentContents c not None, uint64_t floor, bytes removed) -> tuple:

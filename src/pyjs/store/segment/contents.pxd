@@ -1,7 +1,8 @@
 """The contents of one segment file: entries, subjects, removals, damage."""
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
-from pyjs.store.index.sequences cimport Entry
+from pyjs.store.format.record cimport RECORD_HEADER_SIZE
+from pyjs.store.index.sequences cimport ENTRY_EXTENDED, Entry
 
 cdef enum:
     NO_PLACE = 0xffffffff       # stands for the position of a subject that is not in the segment
@@ -15,6 +16,10 @@ cdef struct SubjectRow:         # 24 bytes, as in an .idx file; entries refer to
     uint32_t name_at            # offset of the name in `names`
     uint32_t name_size
     uint32_t spare
+
+cdef inline uint64_t subject_at(Entry* e) noexcept nogil:
+    """Return the offset in the image of a segment at which the subject of a message begins; its body follows."""
+    return <uint64_t> e.offset + RECORD_HEADER_SIZE + (16 if e.flags & ENTRY_EXTENDED else 0)
 
 cdef class SegmentContents:
     """The contents of one segment file, from a scan or from its index file. Removals are listed but not applied."""

@@ -77,12 +77,12 @@ def cut_steps(SegmentFiles files not None, uint64_t group):
         if found is not None:
             erased |= _erasures(found[0])
         if found is not None and found[1]:
-            contents, state, keeps = found
+            contents, state, uncut = found
             mark = read_mark(state)
             if mark.group != group:
                 break
-            if keeps is not None:
-                _cut(files, path, keeps, contents)
+            if uncut is not None:
+                _cut(files, path, uncut, contents)
                 changed.add(int(name[:-4]))
             _remove(files, newer)
             changed.update(int(path[-12:-4]) for path, _ in newer)
@@ -102,9 +102,9 @@ cdef set _erasures(SegmentContents c):
 
 
 def _read(SegmentFiles files, path, number):
-    """Return (contents, body of the STATE record with the last mark, offset in the file at which to cut).
+    """Return (contents, body of the STATE record with the last mark, image to cut after the mark).
 
-    The body is b"" if there is no mark; the offset is None if nothing must be cut. Return None if the header of the
+    The body is b"" if there is no mark; the image is None if nothing must be cut. Return None if the header of the
     segment is damaged.
     """
     cdef SegmentContents c
@@ -120,8 +120,8 @@ def _read(SegmentFiles files, path, number):
         state = mended[RECORD_HEADER_SIZE:RECORD_HEADER_SIZE + c.mark_size] \
             or bytes(data[c.mark_at:c.mark_at + c.mark_size])
         is_whole = c.end == c.mark_end and not (c.problems and c.problems[-1][0] >= c.mark_end)
-        keeps = None if is_whole or image.outer is not None and image.outer.codec else image.shift + c.mark_end
-        return c, state, keeps
+        uncut = None if is_whole or image.outer is not None and image.outer.codec else image
+        return c, state, uncut
 
 
 def _remove(SegmentFiles files, list segments) -> None:
@@ -134,11 +134,12 @@ def _remove(SegmentFiles files, list segments) -> None:
         files.names_unsynced = True
 
 
-def _cut(SegmentFiles files, path, end, SegmentContents contents) -> None:
-    """Truncate a segment at `end`."""
+def _cut(SegmentFiles files, path, image, SegmentContents contents) -> None:
+    """Truncate an uncompressed segment after its last mark."""
+    cdef uint64_t end = image.shift + contents.mark_end
     remove_file(files.disk, files.log, index_path(path))
     with closing(files.disk, files.disk.open_file(path)) as fd:
         files.disk.truncate(fd, end)
-        if files.key is not None:
+        if image.outer is not None:
             files.disk.write_at(fd, MARK, end)
     files.log.debug(f"{path}: {contents.end - contents.mark_end} bytes of entries that are applied again are cut off")

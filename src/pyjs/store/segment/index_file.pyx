@@ -23,12 +23,12 @@ from libc.string cimport memcmp, memcpy, memset
 
 from pyjs.base.borrow cimport borrowed
 from pyjs.base.xxh64 cimport xxh64
-from pyjs.store.index.sequences cimport ENTRY_ERASED, ENTRY_EXTENDED, ENTRY_MSG
+from pyjs.store.index.sequences cimport ENTRY_ERASED, ENTRY_MSG
 from pyjs.store.format.record cimport (
     CHECKSUM_SIZE, FOOTER_SIZE, KIND_FOOTER, RECORD_HEADER_SIZE, RECORD_SIZE_MIN, SEGMENT_HEADER_SIZE, RecordHeader,
     SegmentHeader, check_segment_header, intact, plausible,
 )
-from pyjs.store.segment.contents cimport ERASED_BIT, NO_PLACE, SubjectRow
+from pyjs.store.segment.contents cimport ERASED_BIT, NO_PLACE, SubjectRow, subject_at
 from pyjs.store.segment.scan cimport SegmentScan, sendable
 from pyjs.store.index.subjects cimport SubjectTable, subject_by_id
 
@@ -487,7 +487,7 @@ cdef class FullSegment:
 
 
 cdef inline const char* name_in(const char* file, Entry* e) noexcept nogil:
-    return file + e.offset + RECORD_HEADER_SIZE + (16 if e.flags & ENTRY_EXTENDED else 0)
+    return file + subject_at(e)
 
 
 def remove_file(disk, log, str path) -> None:

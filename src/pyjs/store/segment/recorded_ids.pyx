@@ -10,9 +10,8 @@ This module knows nothing of the meaning of ids. Compiled: a start reads the seg
 from libc.stdint cimport int64_t, uint32_t
 
 from pyjs.base.borrow cimport borrowed
-from pyjs.store.format.record cimport RECORD_HEADER_SIZE
-from pyjs.store.index.sequences cimport ENTRY_ERASED, ENTRY_EXTENDED, ENTRY_MSG, Entry
-from pyjs.store.segment.contents cimport SegmentContents
+from pyjs.store.index.sequences cimport ENTRY_ERASED, ENTRY_MSG, Entry
+from pyjs.store.segment.contents cimport SegmentContents, subject_at
 from pyjs.store.segment.segment_files cimport SegmentFiles
 
 from pyjs.base.disk import closing
@@ -86,6 +85,6 @@ cdef tuple _headers(SegmentContents c, object data, int64_t from_ns):
     for i in range(c.n):
         e = &c.entries[i]
         if e.flags & ENTRY_MSG and not e.flags & ENTRY_ERASED and e.header_len and e.ts >= from_ns:
-            at = e.offset + RECORD_HEADER_SIZE + (16 if e.flags & ENTRY_EXTENDED else 0) + e.subject_len
+            at = subject_at(e) + e.subject_len
             found.append((e.seq, e.ts, p[at:at + e.header_len]))
     return found, c.last_ts

@@ -44,7 +44,7 @@ MARK = b"\xffLISTED\xfe"  # these bytes never occur in UTF-8
 HEAD, PUT, DROP = "head", "put", "drop"
 NUMBER_MAX = 1 << 62
 NAME = "consumers"
-IDENT_DIGITS_MAX = 20
+IDENT_DIGITS_MAX = 19  # NUMBER_MAX has 19 digits
 # to whom a directory belongs: a consumer, a deleted consumer, no consumer in the list
 LIVE, REMOVED, UNKNOWN = range(3)
 
@@ -143,7 +143,7 @@ class Owners:
     def owner_of(self, name: str) -> int:
         """Return LIVE or REMOVED for the consumer of the directory `name`, or UNKNOWN if there is none."""
         escaped, _, digits = name.rpartition(".")
-        ident = int(digits) if digits.isdecimal() and len(digits) < IDENT_DIGITS_MAX else 0
+        ident = int(digits) if digits.isdecimal() and len(digits) <= IDENT_DIGITS_MAX else 0
         live = self._live.get(escaped, 0)
         if ident and ident == live:
             return LIVE

@@ -50,7 +50,7 @@ from pyjs.store.state.log_sync import Done, LogSync
 
 ENTRY = struct.Struct("<IIQ")
 FIRST = 1  # number of the first generation
-NUMBER_DIGITS_MAX = 19  # maximum digits of a generation, a u64
+NUMBER_DIGITS_MAX = 19  # digits of a generation in a file name; such a number fits in a u64
 ASIDE = ".damaged-"  # prefix for files that no server reads any more
 SEED_SIZE = 24  # bytes at the end of an encrypted envelope (tag and checksum), unique to each envelope
 
@@ -364,7 +364,7 @@ class ConsumerStateFile:
                 name.startswith(prefix)
                 and kind in ("snap", "log")
                 and number.isdecimal()
-                and len(number) < NUMBER_DIGITS_MAX
+                and len(number) <= NUMBER_DIGITS_MAX
             ):
                 found.append((int(number), kind))
         return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
@@ -76,6 +77,36 @@ def test_a_cache_drops_the_file_that_was_not_used_for_the_longest_time(tmp_path:
     fixture.clock.advance(6 * NS_PER_S)
     assert fixture.directory.load(B.public) is None
     assert fixture.files() == []
+
+
+def test_an_unused_file_that_cannot_be_removed_does_not_keep_another_account_from_its_token(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # given
+    def refuse(disk: OsDisk, path: str) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", path)
+
+    fixture = Fixture(tmp_path, "cache", ttl_ns=5 * NS_PER_S)
+    fixture.directory.save(A.public, TOKEN_A)
+    fixture.clock.advance(3 * NS_PER_S)
+    fixture.directory.save(B.public, TOKEN_B)
+    monkeypatch.setattr(OsDisk, "unlink", refuse)
+    # when
+    fixture.clock.advance(3 * NS_PER_S)
+    found = [fixture.directory.load(B.public) for _ in range(2)]
+    # then
+    assert found == [TOKEN_B, TOKEN_B]
+    assert fixture.directory.names == [B.public]
+    reason = f"remove {tmp_path}/{A.public}.jwt: permission denied"
+    assert fixture.log.lines == [("ERR", f"Account [{A.public}] is unused and cannot be removed: {reason}")]
+
+
+def test_a_file_that_is_gone_is_forgotten(tmp_path: Path) -> None:
+    fixture = Fixture(tmp_path, "cache", ttl_ns=5 * NS_PER_S)
+    fixture.directory.save(A.public, TOKEN_A)
+    (tmp_path / f"{A.public}.jwt").unlink()
+    assert fixture.directory.load(A.public) is None
+    assert fixture.directory._used_ns == {}
 
 
 @pytest.mark.parametrize(("hard", "left"), [(True, []), (False, [f"{A.public}.jwt.deleted"])])

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.unit.jetstream.deadfixture import STREAM_KEY, Dead
 
-from pyjs.jetstream.dead_letters.replay import Replay, Wanted
+from pyjs.jetstream.dead_letters.replay import BATCH, Replay, Wanted
 
 NS = 1_000_000_000
 
@@ -150,6 +150,26 @@ def test_a_replay_ends_when_nobody_answers(js: Dead) -> None:
     assert answer["failed"] == 6
     assert answer["errors"][0]["error"] == "no answer within 5 seconds"
     assert len(js.letters()) == 6
+
+
+def test_a_replay_ends_when_nobody_answers_any_more() -> None:
+    # given: a batch of letters whose subject has a stream, and more than a batch of others
+    js = Dead(retention="limits")
+    js.consumer(max_deliver=1, ack_wait=NS)
+    js.reconfigure("S", subjects=["s.a", "s.b"])
+    js.fill(BATCH)
+    js.fill(2 * BATCH, "s.b")
+    js.pull(batch=3 * BATCH)
+    js.advance(milliseconds=1100)
+    js.engine.account.unsubscribe(js.engine.subscriptions["S"]["s.b"])
+    # when
+    js.user.send(
+        b"SUB out 9\r\nPUB $JS.API.PYJS.DEAD_LETTERS.REPLAY.D out 14\r\n" + b'{"limit":1000}' + b"\r\n"
+    )
+    js.advance(seconds=6)
+    # then
+    (answer,) = [json.loads(payload) for payload in js.user.payloads()]
+    assert (answer["replayed"], answer["failed"], answer["next_seq"]) == (BATCH, BATCH, 2 * BATCH + 1)
 
 
 @pytest.mark.parametrize(

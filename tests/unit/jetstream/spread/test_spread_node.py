@@ -268,6 +268,16 @@ def test_a_request_to_a_stream_that_has_moved_meanwhile_is_not_answered_again(la
     assert late.arrives(1) == 0
 
 
+def test_a_stream_that_was_deleted_after_its_restore_may_get_another_worker(late: Late) -> None:
+    late.order("RESTORE.S")
+    late.order("CREATE.S")
+    assert list(late.pair.hosts[2].engine.streams) == ["S"]
+    late.order("DELETE.S")
+    late.order("CREATE.T")
+    late.order("CREATE.S")
+    assert list(late.pair.hosts[1].engine.streams) == ["S"]
+
+
 def test_a_request_to_a_stream_that_is_there_for_long_is_answered_without_questions(late: Late) -> None:
     late.order("CREATE.S")
     late.pair.settle(milliseconds=2_000)

@@ -17,7 +17,13 @@ from pyjs.server.listener import Listener
 from pyjs.server.monitoring import http
 from pyjs.server.monitoring import port as monitor_port
 from pyjs.server.monitoring.guard import Guard
-from pyjs.server.monitoring.http import BODY_MAX, BUFFER_HIGH, REQUEST_SIZE_MAX, HttpConnection
+from pyjs.server.monitoring.http import (
+    BODY_MAX,
+    BUFFER_HIGH,
+    REQUEST_SIZE_MAX,
+    STALLED_S,
+    HttpConnection,
+)
 from pyjs.server.monitoring.port import MonitorPort
 
 
@@ -50,6 +56,8 @@ class Site:
             raise ZeroDivisionError("broken view")
         if target == "/big":
             return text_response(200, "x" * BUFFER_HIGH)
+        if target == "/huge":
+            return Response(200, b"", rest=(b"x" * BUFFER_HIGH,) * 16)
         if target == "/pieces":
             return Response(200, b"one ", rest=(b"two ", b"three"))
         return text_response(404 if target == "/missing" else 200, target)
@@ -467,6 +475,36 @@ async def test_a_peer_that_reads_no_answer_is_dropped(site: Site) -> None:
         await asyncio.wait_for(site.connections.wait_empty(), 60)
 
 
+@pytest.mark.usefixtures("hasty")
+async def test_a_peer_that_does_not_read_the_last_answer_is_dropped(site: Site) -> None:
+    with socket.create_connection(("127.0.0.1", site.port)) as peer:
+        peer.send(b"GET /huge HTTP/1.1\r\nConnection: close\r\n\r\n")
+        while not site.connections:
+            await asyncio.sleep(0.001)
+
+        await asyncio.wait_for(site.connections.wait_empty(), 60)
+
+
+async def test_a_peer_that_reads_the_last_answer_slowly_is_not_dropped(site: Site) -> None:
+    with socket.create_connection(("127.0.0.1", site.port)) as peer:
+        peer.setblocking(False)
+        peer.send(b"GET /huge HTTP/1.1\r\nConnection: close\r\n\r\n")
+        while not site.connections or not next(iter(site.connections)).transport.is_closing():
+            await asyncio.sleep(0.001)
+        (connection,) = site.connections
+        connection.check_deadline(site.loop.time())
+        unsent = connection.pending_size()
+        while connection.pending_size() == unsent:
+            await site.loop.sock_recv(peer, 1 << 20)
+
+        connection.check_deadline(site.loop.time() + STALLED_S + 1)
+        left = connection.pending_size()
+        connection.check_deadline(site.loop.time() + STALLED_S + 1)  # nothing was read since the last check
+
+        assert left
+        await asyncio.wait_for(site.connections.wait_empty(), 60)
+
+
 async def test_thousands_of_requests_in_one_packet_delay_another_peer_by_one_step_at_a_time(
     site: Site,
 ) -> None:
@@ -493,4 +531,5 @@ async def test_more_connections_than_there_may_be_are_refused(
     answer = await site.ask(b"")
 
     assert answer.startswith(b"HTTP/1.1 503 Service Unavailable")
+    assert len(site.connections) == 1
     writer.close()

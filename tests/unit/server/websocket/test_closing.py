@@ -20,6 +20,12 @@ def test_a_long_text_is_cut() -> None:
     assert frame.endswith(b"xx...")
 
 
+def test_a_long_text_is_cut_between_two_characters() -> None:
+    frame = close_frame(1002, "x" + "\u20ac" * 60)
+    assert frame[4:].decode() == "x" + "\u20ac" * 39 + "..."
+    assert frame[1] == len(frame) - 2
+
+
 @pytest.mark.parametrize(
     ("payload", "answer"),
     [

@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 from tests.unit.store.encodings import ENCODINGS, image_of, upkeep
 from tests.unit.store.file_state import INCARNATION
+from tests.unit.store.segment_files import message_record, segment_of
 
 from pyjs.base.disk import OsDisk
 from pyjs.base.log import ListLog
 from pyjs.store.file.store import FileStore
+from pyjs.store.format.image import encode_file
 from pyjs.store.format.outer_header import CODEC_MASK, read_outer_header
 from pyjs.store.segment.scan import scan_segment
 
@@ -112,6 +114,28 @@ def test_a_message_that_is_only_staged_is_overwritten_in_the_file(tmp_path: Path
     assert not any(
         SECRET in path.read_bytes() for path in tmp_path.glob("*.seg") if path.name != "00000002.seg"
     )
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_of_a_record_with_term_and_index_only_the_body_is_overwritten(tmp_path: Path, encoding: str) -> None:
+    # given
+    key, codec = ENCODINGS[encoding]
+    records = [message_record(seq, 1000 + seq, b"s", b"", SECRET, term=b"t" * 16) for seq in (1, 2)]
+    path = tmp_path / "00000001.seg"
+    _, parts = encode_file(segment_of(1, *records, incarnation=INCARNATION), codec, key, b"")
+    path.write_bytes(b"".join(parts))
+    store = FileStore(OsDisk(), str(tmp_path), ListLog(), 1000, INCARNATION, key)
+    # when
+    store.drop_seq(1, erase=True)
+    store.close()
+    # then
+    image = image_of(OsDisk(), path, key)
+    assert image.count(SECRET) == 1
+    assert image.count(b"t" * 16 + b"s") == 2
+    again = FileStore(OsDisk(), str(tmp_path), ListLog(), 1000, INCARNATION, key)
+    assert [message and message.payload for message in (again.get(1), again.get(2))] == [None, SECRET]
+    assert again.lost is None
+    again.release()
 
 
 def test_a_compressed_segment_is_its_image_until_it_is_compressed_again(tmp_path: Path) -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 from tests.unit.store.file_state import open_store
-from tests.unit.store.segment_files import resealed
+from tests.unit.store.segment_files import message_record, resealed, segment_of
 
-from pyjs.store.segment.census import agrees, live_in, next_named, removals_of, sorted_seqs
+from pyjs.store.segment.census import agrees, body_of, live_in, next_named, removals_of, sorted_seqs
 from pyjs.store.segment.contents import SegmentContents
 from pyjs.store.segment.index_file import decode_index
 from pyjs.store.segment.scan import scan_segment
@@ -45,6 +45,15 @@ def test_the_next_of_sorted_sequences_is_found() -> None:
     found = [next_named(seqs(2, 5, 7), seq) for seq in (0, 2, 3, 7, 8)]
     assert found == [2, 2, 5, 7, 0]
     assert next_named(b"", 1) == 0
+
+
+def test_the_body_of_a_message_begins_after_its_subject() -> None:
+    first = message_record(1, 1000, b"s", b"", b"body")
+    second = message_record(2, 1000, b"s", b"", b"body", term=bytes(16))
+    segment = segment_of(1, first, second)
+    for seq in (1, 2):
+        at, size = body_of(scan_segment(segment), seq)
+        assert segment[at : at + size] == b"body"
 
 
 def test_what_is_removed_or_below_the_floor_is_not_there(directory: Path) -> None:
