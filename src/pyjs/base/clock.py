@@ -34,7 +34,7 @@ class Clock:
 
 
 class VirtualClock(Clock):
-    """A clock for tests and simulations, which changes only by calls of its methods."""
+    """A clock for tests and simulations, which changes only through calls to its methods."""
 
     def __init__(self, now_ns: int = 1_700_000_000 * NS_PER_S) -> None:
         self._now_ns = now_ns

@@ -345,7 +345,7 @@ class Cluster:
         self._urls_changed()
 
     def _log(self, text: str) -> None:
-        """Log an event of the cluster; between workers, log it at debug level."""
+        """Log an event at info level, or at debug level if the cluster consists of the workers of one server."""
         (self.host.log.debug if self.options.local else self.host.log.info)(text)
 
     def counters(self) -> tuple[int, int, int, int]:

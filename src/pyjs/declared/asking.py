@@ -140,9 +140,12 @@ def _take_stream(info: dict[str, Any], stored: Stored) -> None:
 
 
 def _look_at_consumers(assets: AccountAssets, stored: Stored) -> Exchange[None]:
-    """Look up the consumers of each stored stream for which the file declares consumers or other consumer limits.
+    """Look up the consumers of some stored streams: the file declares consumers of them, or new consumer limits.
 
-    If the consumers of a stream cannot be listed, the stream is unavailable.
+    If the consumers of a stream cannot be listed, the stream is recorded as unavailable.
+
+    Raises:
+        InvalidAnswer: a list of consumers is invalid.
     """
     changing = [
         name

@@ -65,9 +65,9 @@ class ErrorCode:
 
 
 def _as_go_says(reason: str) -> str:
-    """Return an error text of the operating system as Go writes it, with a lower-case first letter.
+    """Return an operating-system error message as Go writes it, with a lower-case first letter.
 
-    A text that begins with an acronym is not changed.
+    A message that begins with an acronym is not changed.
     """
     return reason[:1].lower() + reason[1:] if reason[1:2].islower() else reason
 

@@ -175,7 +175,7 @@ cdef class Consumer(StreamConsumer):
         self.paused_until = until - self.turn.skew if 0 < until < NEVER_NS else until
 
     def clock_stepped(self) -> None:
-        """Compute the end of a pause again, after the wall clock was set."""
+        """Recompute the end of a pause after the wall clock has been set."""
         if self.paused_until:
             self.set_pause()
             self.arm_timer()

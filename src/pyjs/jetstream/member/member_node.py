@@ -75,7 +75,7 @@ class Carrier(Peers, Interests, Protocol):
         """Send a note, or drop it if there is no connection."""
 
     def begin(self, consensus: MemberNode, notes: MemberNode) -> None:
-        """Pass received batches to `consensus` and received notes to `notes`; called before the first connection."""
+        """Register the receivers of batches and of notes; this must be called before the first connection."""
 
     def own_routes(self) -> int:
         """Return the number of configured routes that lead to this server itself."""
@@ -568,7 +568,11 @@ class MemberNode:
         return (yield from self.questions.members(stream.account, stream.name, node))
 
     def assigned_here(self, account: str = "", stream: str = "") -> list[Assignment]:
-        """Return the streams assigned to this server, or only those of `account` or with the name `stream`."""
+        """Return the streams assigned to this server.
+
+        If `account` or `stream` is not empty, return only streams of this account or with this name; if both are
+        given, both must match.
+        """
         found = self.machine.state.streams() if not account else self.machine.state.accounts.get(account, ())
         return [each for each in found if self.node in each.nodes and stream in ("", each.name)]
 

@@ -2,7 +2,8 @@
 
 A handler checks the configuration as a single server does, chooses servers and proposes an entry. The result is known
 when the entry is applied. If the metadata changes before that, the handler starts again. After a change, a server of
-the stream answers. If this server loses its leadership first, the handler sends no answer (member/answering.py).
+the stream answers. If this server stops leading the metadata group before the result is known, the handler sends no
+answer (member/answering.py).
 """
 
 from __future__ import annotations

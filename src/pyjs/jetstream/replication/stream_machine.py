@@ -551,7 +551,7 @@ class StreamMachine:
         self._consensus.propose(self.group, payload)
 
     def _begin_afresh(self, index: int, term: int, time_ns: int, last_seq: int) -> None:
-        """Replace the replica of a memory stream by one without messages, which continues after `last_seq`."""
+        """Replace the replica of a memory stream with an empty one, which continues after `last_seq`."""
         config = self.assignment.config
         self.js.shared.log.error(
             f"No replica of {self.stream} has its messages any more: it begins again empty"

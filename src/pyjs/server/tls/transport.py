@@ -52,7 +52,7 @@ class EncryptedConnection(Protocol):
         """Accept the transport; before the handshake, the only output may be a greeting."""
 
     def data_received(self, data: bytes) -> None:
-        """Handle plain bytes."""
+        """Handle decrypted bytes."""
 
     def eof_received(self) -> bool:
         """Handle the end of the input; return True if output may follow."""
