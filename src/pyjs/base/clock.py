@@ -25,7 +25,7 @@ class Clock:
         raise NotImplementedError("a Clock subclass supplies the time")
 
     def skew_ns(self) -> int:
-        """Return wall time minus `now_ns`; negative after the wall clock was set back."""
+        """Return wall time minus `now_ns`; negative after the wall clock has been set back."""
         return 0
 
     def wall_ns(self) -> int:

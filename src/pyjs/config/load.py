@@ -231,7 +231,7 @@ class Change(NamedTuple):
 
 
 def reload_options(options: Options, read: Read, environ: Mapping[str, str]) -> Options:
-    """Read the configuration file of `options` again; return the new options, with the flags of `options`.
+    """Reread the configuration file of `options`; return the new options, with the flags of `options`.
 
     Raises:
         ConfigError: there is no configuration file, or it is invalid or cannot be read.

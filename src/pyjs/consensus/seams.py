@@ -57,7 +57,7 @@ class Machine(Protocol):
         """
 
     def renewed(self) -> None:
-        """Open the group again after its log was dropped, because the log was damaged, too large or lacked entries.
+        """Reopen the group after its log has been dropped, because the log was damaged, too large or lacked entries.
 
         The replica is then empty and has a higher incarnation. The leader must add it to the group.
         """

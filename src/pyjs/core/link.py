@@ -73,7 +73,7 @@ class TlsPeer(NamedTuple):
 
 
 class TraceLimits(NamedTuple):
-    """The limits of the trace of one connection; the trace ends after `seconds` or after `lines`."""
+    """The limits on the trace of one connection; the trace ends after `seconds` or after `lines`."""
 
     seconds: int
     lines: int

@@ -32,7 +32,7 @@ def plan_line(action: Action) -> str:
 
 
 def printable(text: str) -> str:
-    """Return `text` with unprintable characters replaced by their escapes."""
+    """Return `text` with unprintable characters replaced with their escapes."""
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)

@@ -7,8 +7,8 @@ A finding has one of four levels:
 - unchecked: another version wrote the file, and the check does not change it;
 - locked: the file is encrypted, and the key is missing or wrong.
 
-A finding may have a mend: a function that `--repair` calls, and that returns a text about the repair. Knows nothing
-of files.
+A finding may have a mend: a function that `--repair` calls, and that returns a description of the repair. This module
+accesses no files.
 """
 
 from __future__ import annotations

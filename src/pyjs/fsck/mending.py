@@ -146,13 +146,13 @@ def make_index(files: Files, segment: str, whole: bool) -> str:
 def write_metadata(
     disk: Disk, directory: str, kind: int, generation: int, values: dict[str, Any], key: StreamKey | None
 ) -> str:
-    """Write both copies of a stream's metadata again, as the next generation; return a text about the repair."""
+    """Rewrite both copies of a stream's metadata, as the next generation; return a text about the repair."""
     save_meta(disk, directory, "meta", encode(kind, generation + 1, values, key))
     return f"{directory}/meta.a and meta.b are rewritten"
 
 
 def rewrite_list(files: Files, directory: str) -> str:
-    """Write both copies of a stream's consumer list again, from the undamaged entries in either copy.
+    """Rewrite both copies of a stream's consumer list, from the undamaged entries in either copy.
 
     Return a text about the repair.
     """

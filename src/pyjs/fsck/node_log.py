@@ -1,4 +1,4 @@
-"""Checks the node log, reading it as the server would at its next start.
+"""The check of the node log, which is read as the server would read it at its next start.
 
 A starting server handles most damage itself. The check repairs only two things: it rewrites a damaged copy of a
 header, and removes a file whose creation was interrupted.

@@ -55,7 +55,7 @@ class ReloadRefused(Exception):
 
 
 def read_again(old: Options) -> tuple[Options, list[Change]]:
-    """Read the configuration file of `old` again, and return the new options and the changes.
+    """Reread the configuration file of `old`, and return the new options and the changes.
 
     Raises:
         ReloadRefused: a changed key cannot change while the server runs, there is no file, or it cannot be read.
@@ -80,7 +80,7 @@ def read_again(old: Options) -> tuple[Options, list[Change]]:
 
 
 def rewrite_files(old: Options, new: Options, log: Log, write_ports_file: Callable[[], None]) -> None:
-    """Write the pid file and the ports file again if the path of either has changed.
+    """Rewrite the pid file and the ports file if the path of either has changed.
 
     The ports file at its old path is removed. An error with the pid file is logged.
     """

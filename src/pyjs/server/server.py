@@ -387,7 +387,7 @@ class Server:
         files.write_ports_file(options.ports_file_dir, listed, self.log)
 
     def reload(self) -> asyncio.Future[str]:
-        """Read the configuration file again and apply it as a whole.
+        """Reread the configuration file and apply it as a whole.
 
         The result of the future is "" on success, otherwise the reason why the file was not applied.
         """

@@ -14,7 +14,7 @@ from pyjs.subjects.rewrite cimport Rewrite
 
 
 cdef class Destinations:
-    """The destinations of one mapped subject, from pairs of a Rewrite and its weight in percent."""
+    """The destinations of one mapped subject, from pairs of a Rewrite and its weight as a percentage."""
 
     def __cinit__(self, list weighted):
         cdef uint32_t total = 0

@@ -1,7 +1,7 @@
 """Tokens in the configuration of operator mode, and rules that combine several of its options.
 
-Checks the signatures of tokens; the expiry of a token is checked when it is used. This module and the claims are
-imported only for a configuration with operators, since importing them takes a tenth of the start-up time.
+This module checks the signatures of tokens; the expiry of a token is checked when it is used. This module and the
+claims are imported only for a configuration with operators, since importing them takes a tenth of the start-up time.
 
 Source: nats.docs "JWT Authentication"; texts of nats-server 2.15.1, tests/conformance/test_jwt_config.py.
 """

@@ -160,7 +160,7 @@ def fitting(
 ) -> tuple[int, ...]:
     """Return the servers in `nodes` that fit a new configuration of the stream that they hold.
 
-    The limits of bytes and of replicated streams are not checked, because these servers already hold the stream.
+    The limits on bytes and on replicated streams are not checked, because these servers already hold the stream.
     """
     search = _Search(replace(config, max_bytes=-1), cluster, load, replace(rules, max_ha_assets=0), [])
     known = {server.node: server for server in servers}

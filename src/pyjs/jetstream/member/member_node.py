@@ -4,7 +4,7 @@ The order of a start: the identity of the store, the log in steps, the consensus
 opened as on a single server; then the metadata group is opened or found. A stop ends the consensus first, so that
 no server relies on this one any more; then it closes the streams, and last the log.
 
-Knows connections only by the seam `Carrier`. Steady work is done by chores that wait for each other's changes
+The node uses connections only through `Carrier`. Steady work is done by chores that wait for each other's changes
 (`waiters`), so an idle server does nothing.
 """
 
@@ -415,7 +415,7 @@ class MemberNode:
             self.consensus.transfer(group, node)
 
     def missing(self, group: int) -> str:
-        """Return the names of the servers for whose answers a group in doubt waits, or "" if it does not wait."""
+        """Return the names of the servers for whose answers a group in doubt is waiting, or "" if there are none."""
         nodes = [] if self.consensus is None else self.consensus.doubts.missing(group, self._turn.now)
         return ", ".join(map(self._told_missing, nodes))
 
@@ -425,7 +425,7 @@ class MemberNode:
         return f"{name} (which runs, but does not answer for that replica)" if node in self.online else name
 
     def accept_loss(self, group: int) -> bool:
-        """Make a group continue without the replicas or messages that it waits for; return whether it was waiting."""
+        """Make a group continue without the replicas or messages it is waiting for; return whether it was waiting."""
         if self.replicated is not None and self.replicated.accept_loss(group):
             return True
         missing = self.missing(group)

@@ -160,8 +160,8 @@ class MetaRequests:
     def _until_left(self, js: JetStream, decide: Callable[[], StreamUpdated]) -> Generator[Step, None, int]:
         """Wait until no server that an update adds to a stream is still a member of the stream's group.
 
-        Such a server replaces its old replica by a new one, and a group of two replicas removes a member only if both
-        agree. Return the revision of the stream on which the update is based.
+        Such a server replaces its old replica with a new one, and a group of two replicas removes a member only if
+        both agree. Return the revision of the stream on which the update is based.
 
         Raises:
             ApiError: a server has not left in time, or the update is refused.

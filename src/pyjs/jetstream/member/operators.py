@@ -170,7 +170,7 @@ class Operators:
         all groups that wait only for that server continue. Return None on every server except the named one.
 
         Raises:
-            ApiError: no such group waits, the server or stream is unknown, or the request is invalid.
+            ApiError: no such group is waiting, the server or stream is unknown, or the request is invalid.
         """
         member, state = self._member, self._member.machine.state
         errcodes.BAD_REQUEST.raise_if(not body)

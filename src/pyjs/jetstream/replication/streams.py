@@ -594,7 +594,7 @@ class ReplicatedStreams:
         machine.replica.stop(StoreFailed(str(stream), "internal error"))
 
     def mend_steps(self, machine: StreamMachine, *, failed: bool = True) -> Steps:
-        """Open a replica again, and repeat this until it succeeds. With `failed`, pause before the first attempt."""
+        """Reopen a replica, and repeat this until it succeeds. With `failed`, pause before the first attempt."""
         js, stream = machine.js, machine.stream
         if failed:
             self._shared.log.error(

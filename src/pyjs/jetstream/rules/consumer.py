@@ -1,7 +1,7 @@
 """Rules for consumer configurations: defaults, checks in nats-server's order, and the rules of updates.
 
-Works on values only: the stream and the limits are passed as StreamConfig and ConsumerLimits. The order of the checks
-is part of the interface: a request with two violations must get the same error as from nats-server.
+This module works on values only: the stream and the limits are passed as StreamConfig and ConsumerLimits. The order
+of the checks is part of the interface: a request with two violations must get the same error as from nats-server.
 
 Source: order and texts probed on nats-server 2.15.1.
 """

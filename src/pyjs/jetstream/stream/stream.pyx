@@ -518,7 +518,7 @@ cdef class Stream(Sink):
             done(None)
 
     def begin_sync(self):
-        """Return a job for any thread that syncs everything committed, or None if there is nothing to sync.
+        """Return a job that syncs everything committed, or None if there is nothing to sync. Any thread may run it.
 
         The caller must pass the job's result to `finish_sync`. With sync_always, that call sends the answers that
         wait for the sync. Answers of later commits wait for the next job.
@@ -617,7 +617,7 @@ cdef class Stream(Sink):
             self.expiry.arm(self, due - self.turn.skew, self.turn.now)
 
     def clock_stepped(self) -> None:
-        """Reset the expiry timer after the wall clock was set."""
+        """Reset the expiry timer after the wall clock has been set."""
         self.expiry.cancel()
         self.arm_expiry()
         self.special.clock_stepped()
@@ -770,7 +770,7 @@ cdef class Stream(Sink):
         return purged
 
     def end_purge(self, bytes subject_filter) -> None:
-        """Make consumers count num_pending again after a purge; the removal is written when this returns."""
+        """Make consumers recount num_pending after a purge; the removal is written when this returns."""
         self.evictions.purges.append(subject_filter)
         self.commit_now()
 

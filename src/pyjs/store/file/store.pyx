@@ -7,9 +7,9 @@
     examiner    reads damaged segments whole        eraser      overwrites removed messages
     condition   the state: whether messages are accepted
 
-Group commit: `begin_sync` returns a job for any thread, `finish_sync` handles its result. Upkeep works in the
-same way: `begin_upkeep` returns a job that removes files or compacts a segment. A failed store refuses
-appends: permanently or, after a full disk or a lack of descriptors, until `try_resume` succeeds.
+Group commit: `begin_sync` returns a job that any thread may run, `finish_sync` handles its result. Upkeep works in
+the same way: `begin_upkeep` returns a job that removes files or compacts a segment. A failed store refuses appends:
+permanently or, after a full disk or a lack of descriptors, until `try_resume` succeeds.
 
 Removing messages from the front changes `first_seq`, which one STATE record per commit records. One DELETES
 record per commit lists the sequences that were removed elsewhere. A segment without live messages is removed

@@ -242,7 +242,7 @@ cdef class AtomicBatches:
         return batch
 
     cdef bint has_room(self, Msg* m) noexcept nogil:
-        """Return whether the message fits into the server's limit of staged bytes."""
+        """Return whether the message fits into the server's limit on staged bytes."""
         cdef int64_t size = m.subject_len + m.size + sizeof(StagedMessage)
         return self.usage.bytes + size <= self.usage.bytes_max
 

@@ -4,7 +4,7 @@ Numbers have any size, as in nats-server: thousands of digits are read and writt
 digits of one conversion. A copied message has the total value of its origin. The header Nats-Counter-Sources of the
 subject's last message has the last known value of every origin; only the change since then is added.
 
-Knows only headers and payloads; the stream finds the last message and stores the new one.
+This module handles only headers and payloads; the stream finds the last message and stores the new one.
 Source: ADR-49; order, texts and headers probed on nats-server 2.15.1 (tests/conformance/scenarios/counter).
 """
 
