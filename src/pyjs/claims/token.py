@@ -49,7 +49,7 @@ DECORATED = re.compile(r"-{3,}[^\n]*-{3,}\r?\n([\w\-.=]+)\r?\n-{3,}[^\n]*-{3,}(?
 
 
 class TokenFault(ValueError):
-    """Raised for an invalid token; its text is that of nats-server."""
+    """Raised for an invalid token; its message is that of nats-server."""
 
 
 @dataclass(frozen=True, slots=True)

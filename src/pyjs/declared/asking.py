@@ -60,7 +60,7 @@ class Ask(NamedTuple):
 
 
 class LookFailed(PyjsError):
-    """Raised when the stored streams or consumers cannot be listed; the message has the reason."""
+    """Raised when the stored streams or consumers cannot be listed; the message states the reason."""
 
     def __init__(self, reason: str, *, is_temporary: bool) -> None:
         super().__init__(reason)

@@ -124,7 +124,7 @@ class StoreReport(Report):
             yield from stream.findings
 
     def all_repairs(self) -> list[str]:
-        """Return the texts of all repairs, including those of streams."""
+        """Return the descriptions of all repairs, including those of streams."""
         return self.repairs + [text for stream in self.streams for text in stream.repairs]
 
     def exit_code(self) -> int:
@@ -138,7 +138,7 @@ class StoreReport(Report):
 
 
 def range_text(first: int, last: int) -> str:
-    """Return the text of a range of sequences."""
+    """Return a string for a range of sequences."""
     return f"{first}" if first == last else f"{first} to {last}"
 
 

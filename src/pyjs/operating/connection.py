@@ -38,7 +38,7 @@ LOGIN = (
 
 
 class AskFailed(PyjsError):
-    """Raised when a request fails; the exception's text has the reason and the remedy."""
+    """Raised when a request fails; the exception's message states the reason and the remedy."""
 
 
 class NoAnswer(AskFailed):

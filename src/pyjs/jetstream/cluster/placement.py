@@ -46,7 +46,7 @@ class Rules:
 
 @dataclass(slots=True)
 class Misfits:
-    """The reasons why servers did not fit, for the text of the refusal."""
+    """The reasons why servers did not fit, for the error message."""
 
     offline: bool = False
     excluded: bool = False
@@ -95,7 +95,7 @@ def place(
     streams that are only planned.
 
     Raises:
-        ApiError: 10005, too few servers fit; the text lists the reasons.
+        ApiError: 10005, too few servers fit; the message lists the reasons.
     """
     wanted = config.num_replicas
     if len(kept) >= wanted:

@@ -103,7 +103,7 @@ class Keeper:
         return self.is_caught_up and key not in self._busy and key not in self._due
 
     def trouble(self, account: str, name: str) -> str:
-        """Return the error text of the last attempt to make a stream match the metadata, or "" if there is none."""
+        """Return the error message of the last attempt to make a stream match the metadata, or ""."""
         return self._failed_last.get(Key(account, name), "")
 
     def is_idle(self) -> bool:

@@ -127,7 +127,7 @@ class Operators:
     def moves_already(self, stream: Assignment) -> ApiError:
         """Return the error for a request to change a stream whose only replica is being moved.
 
-        If the server of this replica is offline, the text of the error suggests remedies.
+        If the server of this replica is offline, the error message suggests remedies.
         """
         member, servers = self._member, self._member.machine.state.servers
         name = servers[stream.origin].name if stream.origin in servers else f"number {stream.origin}"

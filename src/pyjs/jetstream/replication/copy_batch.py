@@ -82,7 +82,7 @@ FIRST_KIND = bytes([Kind.ASK])  # a batch of a copy, not of the consensus, if it
 
 
 class BadCopy(ValueError):
-    """Raised for a damaged batch, of which no part may be used. The exception's text names the invalid field."""
+    """Raised for a damaged batch, of which no part may be used. The exception's message names the invalid field."""
 
 
 class Ask(NamedTuple):

@@ -3,7 +3,7 @@
 This module works on values only: the stream and the limits are passed as StreamConfig and ConsumerLimits. The order
 of the checks is part of the interface: a request with two violations must get the same error as from nats-server.
 
-Source: order and texts probed on nats-server 2.15.1.
+Source: order and error messages probed on nats-server 2.15.1.
 """
 
 from __future__ import annotations

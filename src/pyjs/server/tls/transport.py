@@ -361,7 +361,7 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
 
 
 def failure_text(error: Exception) -> str:
-    """Return the text of an error, such as "certificate verify failed: self-signed certificate"."""
+    """Return the message of an error, such as "certificate verify failed: self-signed certificate"."""
     if not isinstance(error, ssl.SSLError):
         return str(error) or type(error).__name__
     reason = (error.reason or "failed").lower().replace("_", " ")

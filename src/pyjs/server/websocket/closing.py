@@ -44,7 +44,7 @@ BY_REASON = {
 
 
 class BadClose(ValueError):
-    """Raised for an invalid close frame from the client; the exception's text is the reason."""
+    """Raised for an invalid close frame from the client; the exception's message is the reason."""
 
 
 def close_frame(status: int, text: str) -> bytes:

@@ -229,7 +229,7 @@ class WorkerProcess:
         return page
 
     async def reload(self) -> str:
-        """Request that the process reads the configuration again; return the error text, or "" on success."""
+        """Request that the process reads the configuration again; return the error message, or "" on success."""
         found = await self._ask({"do": "reload"})
         return "it has ended meanwhile" if found is None else str(found[0]["error"])
 

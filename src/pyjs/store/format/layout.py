@@ -178,7 +178,7 @@ def set_aside(disk: Disk, directory: str) -> str:
 
 
 def finish_removals(disk: Disk, parent: str) -> list[str]:
-    """Finish the removals in `parent` that an earlier process began; return an error text for each that failed."""
+    """Finish the removals in `parent` that an earlier process began; return an error message for each that failed."""
     problems = []
     for name in disk.list_dir(parent):
         if name.startswith(DELETING):

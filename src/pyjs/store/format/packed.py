@@ -85,7 +85,7 @@ class PackedImage(PlainImage):
         return memoryview(b"".join(self._chunk(number) for number in range(len(self._places))))
 
     def spare_problem(self) -> str:
-        """Return a text about damage to a copy of the table or to the unencrypted META record, or ""."""
+        """Return a description of damage to a copy of the table or to the unencrypted META record, or ""."""
         body_size = self._disk.size_of(self.fd) - (self.outer.shift if self.outer is not None else 0)
         first, second = self._table_at(body_size, 0), self._table_at(body_size, None)
         end = sum(self._places[-1][:2]) + table_size(self.size) + CHECKSUM.size
