@@ -15,7 +15,7 @@ class SparkError(Exception):
 
 
 class ServerUnreachable(SparkError):
-    """Raised when no server of the list accepts a connection; the error message lists each address with the reason."""
+    """Raised when no server of the list accepts a connection; the message lists each address with the reason."""
 
 
 class ConnectionLost(SparkError):

@@ -87,7 +87,7 @@ def _shown(text: str) -> str:
 
 
 def parse_number(text: str) -> int:
-    """Return the integer in a text with the suffixes of the configuration language: "64k", "1GB".
+    """Return the integer in a string with the suffixes of the configuration language: "64k", "1GB".
 
     A single letter means powers of 1000 (1k is 1000); with b, i or ib it means powers of 1024.
 

@@ -74,7 +74,7 @@ def decode(text: str, *, generic: bool = False) -> Token:
     With `generic`, the claims may be of any kind; the algorithm in the header determines the signed bytes.
 
     Raises:
-        TokenFault: the text is too large, not a token, or not signed by an issuer that may sign its kind.
+        TokenFault: the string is too large, not a token, or not signed by an issuer that may sign its kind.
     """
     if len(text) > TOKEN_SIZE_MAX:
         raise TokenFault(f"token size {len(text)} exceeds maximum of {TOKEN_SIZE_MAX} bytes: token too large")

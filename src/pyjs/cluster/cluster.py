@@ -46,7 +46,7 @@ PEERS_MAX = 256  # maximum number of addresses sent by one server
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The refusal of a route: the close reason, and the text sent to the other side."""
+    """The refusal of a route: the close reason, and the error message sent to the other side."""
 
     reason: str
     text: str

@@ -592,7 +592,7 @@ cdef class Route:
 
 
 cdef bint is_word(const char* text, size_t n) noexcept nogil:
-    """Return whether the text can be one word of a protocol line."""
+    """Return whether the string can be one word of a protocol line."""
     cdef size_t i
     for i in range(n):
         if <unsigned char> text[i] <= c' ':

@@ -73,4 +73,4 @@ class Peers(Protocol):
         """Return the number of unsent bytes for a node; it grows while the node does not read."""
 
     def stop(self, reason: str) -> None:
-        """End all connections, because other nodes must not rely on this one."""
+        """End all connections, because other nodes must not rely on this node."""

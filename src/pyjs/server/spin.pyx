@@ -67,7 +67,7 @@ cdef class Core:
     cdef void turned(self, int64_t gap_ns, int64_t now_ns) noexcept:
         """Add the time of a turn to the current stage of a trial.
 
-        `gap_ns` is the time from the end of the previous turn to the end of this one.
+        `gap_ns` is the time from the end of the previous turn to the end of this turn.
         """
         if not self.stages:
             return

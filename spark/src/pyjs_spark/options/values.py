@@ -36,7 +36,7 @@ class Position:
 
 
 def refuse(said: Collection[str], names: Iterable[str], why: str) -> None:
-    """Raise OptionError if one of the options `names` was given; `why` is the rest of its text."""
+    """Raise OptionError if one of the options `names` was given; `why` is the rest of its message."""
     for name in names:
         if name in said:
             raise OptionError(f"option {name} {why}")

@@ -31,7 +31,7 @@ VERSION = (2, 15, 1)  # the highest server version that operators may require
 
 
 def read_operators(reading: Reading, key: Key, value: Value, target: object) -> tuple[OperatorOptions, ...]:
-    """Read the operators: each text is a token, or the path of a file that contains a token.
+    """Read the operators: each string is a token, or the path of a file that contains a token.
 
     If there is a single operator, its token names an account server, and `target` has no resolver, then set the
     resolver of `target` to that server.

@@ -188,7 +188,7 @@ class StreamMachine:
             self.copy_lost()
 
     def _damaged(self) -> None:
-        """Make another replica lead from now on, because stored messages of this one are damaged."""
+        """Make another replica lead from now on, because stored messages of this replica are damaged."""
         if self.damage is Damage.NONE:
             self.damage = Damage.FOLLOWS
             self.stream.turn.go_on(heal_steps(self))

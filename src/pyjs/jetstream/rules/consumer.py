@@ -336,7 +336,8 @@ def check_update(old: ConsumerConfig, new: ConsumerConfig, bound: bool) -> None:
     """Refuse a change of a fixed field; `bound` means that a subscription matches the old deliver subject.
 
     Raises:
-        ApiError: 10012, the text describes the change; 10013, the deliver subject changes although it is bound.
+        ApiError: 10012, the error message describes the change; 10013, the deliver subject changes although it is
+        bound.
     """
     for attribute, words in _FIXED:
         if getattr(old, attribute) != getattr(new, attribute):

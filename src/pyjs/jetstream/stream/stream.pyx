@@ -402,7 +402,7 @@ cdef class Stream(Sink):
             self.answers.add(m, kind, seq, NULL, 0)
 
     cdef bint refuse(self, Msg* m, int err_code, uint64_t seq) noexcept nogil:
-        """Answer with an error; `seq` is a value in its error message or, for 10077, the reason. Always return True."""
+        """Answer with an error, and return True; `seq` is a value in its message or, for 10077, the reason."""
         if (m.reply_len and not self.limits.features & NO_ACK) or self.turn.trace is not None:
             with gil:
                 self.refuse_with(m, refusal(err_code, seq, self.dedupe.last_msg_id))

@@ -370,7 +370,7 @@ def failure_text(error: Exception) -> str:
 
 
 def end_http(transport: asyncio.Transport, cause: str) -> str:
-    """Close an HTTP connection after a failed handshake, and return the text to log.
+    """Close an HTTP connection after a failed handshake, and return the message to log.
 
     If the client did not use TLS, it gets a plain HTTP answer first.
     """

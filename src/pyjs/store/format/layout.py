@@ -47,7 +47,7 @@ class StoreForeign(PyjsError):
 def file_name(name: str) -> str:
     """Return the file name for `name`: characters outside SAFE become %XX.
 
-    A long name is cut, with a digest added.
+    A long name is truncated, with a digest added.
     """
     # Longer names are cut before they are escaped: a damaged file may claim a consumer name of a megabyte.
     kept = name[: NAME_SIZE_MAX + 1]

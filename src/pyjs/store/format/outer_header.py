@@ -162,7 +162,7 @@ class PlainImage:
 
 
 def outer_header_at(disk: Disk, fd: int, path: str) -> tuple[OuterHeader | None, str]:
-    """Return the outer header of an open file, or None, and a text about damage to the header.
+    """Return the outer header of an open file, or None, and a description of damage to the header.
 
     The header is None if the file is plain, or if the header cannot be corrected. The text is "" unless one damaged
     byte was corrected.
