@@ -336,8 +336,7 @@ def check_update(old: ConsumerConfig, new: ConsumerConfig, bound: bool) -> None:
     """Refuse a change of a fixed field; `bound` means that a subscription matches the old deliver subject.
 
     Raises:
-        ApiError: 10012, the error message describes the change; 10013, the deliver subject changes although it is
-        bound.
+        ApiError: 10012 with a description of the change, or 10013 if a bound deliver subject changes.
     """
     for attribute, words in _FIXED:
         if getattr(old, attribute) != getattr(new, attribute):

@@ -13,7 +13,7 @@ Grammar (u is an unsigned LEB128 number, times are ns since the epoch):
                 | %d8 seq:u                     max_deliver reached: no longer pending
                 | %d9 seq:u                     acknowledged, because its dead letter is stored
                 | %d10 seq:u n:u n*byte         terminated with a UTF-8 reason; the dead letter is not stored yet
-                | %d11 seq:u cseq:u             ack of everything up to seq, except where a dead letter is not stored yet
+                | %d11 seq:u cseq:u             ack of all up to seq, except where a dead letter is not stored yet
 
 Consecutive deliveries are joined into one change, as are consecutive acks: the acks of 500 consecutive messages take
 a few bytes. This module does not write the file.
