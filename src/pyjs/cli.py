@@ -1,6 +1,6 @@
 """The command line: arguments become Options and a running server, or some output and an exit code.
 
-Knows flags and files, but no sockets: the server is imported only when it is started. Lines that tools read
+This module handles flags and files, but no sockets: it imports the server only to start it. Lines that tools read
 (version, `-t`, errors) begin with the name of nats-server, which this program replaces. Exit codes: 0: success; 1:
 refused or failed; 2: invalid command line.
 
@@ -288,7 +288,7 @@ def _option_flags(line: CommandLine) -> dict[str, str | int | bool]:
 
 
 def _print_config(options: Options) -> int:
-    """Print every key with its value in effect, as JSON; secrets are replaced by stars."""
+    """Print every key with its value in effect, as JSON; secrets are replaced with stars."""
     from pyjs.monitor.json_text import pretty_json
     from pyjs.monitor.settings import settings
     from pyjs.server.system.resources import effective_options

@@ -72,7 +72,7 @@ BASE32 = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"  # RFC 4648
 
 
 class NotStarted(PyjsError):
-    """Raised when JetStream cannot start in this cluster; the exception's text has the reason."""
+    """Raised when JetStream cannot start in this cluster; the exception's message states the reason."""
 
 
 class Node(Host):

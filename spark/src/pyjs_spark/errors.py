@@ -1,6 +1,6 @@
 """The errors of this package.
 
-Each text names the place (address, stream or option), the cause and the remedy. All errors can be pickled,
+Each message names the place (address, stream or option), the cause and the remedy. All errors can be pickled,
 because Spark carries a worker's error to the driver.
 """
 
@@ -15,7 +15,7 @@ class SparkError(Exception):
 
 
 class ServerUnreachable(SparkError):
-    """Raised when no server of the list accepts a connection; the text has each address with its reason."""
+    """Raised when no server of the list accepts a connection; the message lists each address with the reason."""
 
 
 class ConnectionLost(SparkError):

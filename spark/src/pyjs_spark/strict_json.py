@@ -27,7 +27,7 @@ def loads(said: bytes | str) -> Any:
 
 
 def an_object(said: bytes | str) -> dict[str, Any]:
-    """Return the JSON object in a text, or raise ValueError if the text is anything else."""
+    """Return the JSON object in a string, or raise ValueError if the string is anything else."""
     found = loads(said)
     if not isinstance(found, dict):
         raise ValueError("it is no object")

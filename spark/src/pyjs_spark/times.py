@@ -15,7 +15,7 @@ def parse_rfc3339(value: str) -> int:
     """Return ns since 1970 from NATS's text form of a time.
 
     Raises:
-        ValueError: the text is no time in RFC 3339.
+        ValueError: the string is not a time in RFC 3339.
     """
     match = TIME.fullmatch(value)
     if match is None:

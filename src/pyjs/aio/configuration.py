@@ -37,7 +37,7 @@ def options_from(
     `alone` maps keys to their default values, which are not used with a file or Options.
 
     Raises:
-        ConfigError: the file or a key is invalid; the exception's text states the place, the cause and a fix.
+        ConfigError: the file or a key is invalid; the exception's message states the place, the cause and a fix.
         TypeError: Options and keys cannot be combined.
     """
     if isinstance(source, Options):

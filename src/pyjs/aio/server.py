@@ -53,7 +53,7 @@ class Server:
         whole core.
 
         Raises:
-            ConfigError: the configuration is invalid; the text states the place, the cause and a fix.
+            ConfigError: the configuration is invalid; the message states the place, the cause and a fix.
         """
         self._options = options_from(config, dict(keys))
         if self._options.workers > 1:

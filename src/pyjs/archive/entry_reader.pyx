@@ -1,4 +1,4 @@
-"""Reads the entries of an archive of version 2 from pieces of any size; entries.py describes their layout.
+"""The reader of the entries in an archive of version 2, from pieces of any size; entries.py describes the layout.
 
 The reader checks every size against its limit before it waits for that many bytes.
 

@@ -41,7 +41,7 @@ def release(ssize_t slot) -> None:
 
 
 def bad_page_count() -> int:
-    """Return the number of pages that were replaced by zeros so far."""
+    """Return the number of pages that have been replaced with zeros so far."""
     return pyjs_bad()
 
 

@@ -25,7 +25,7 @@ class Clock:
         raise NotImplementedError("a Clock subclass supplies the time")
 
     def skew_ns(self) -> int:
-        """Return wall time minus `now_ns`; negative after the wall clock was set back."""
+        """Return wall time minus `now_ns`; negative after the wall clock has been set back."""
         return 0
 
     def wall_ns(self) -> int:
@@ -34,7 +34,7 @@ class Clock:
 
 
 class VirtualClock(Clock):
-    """A clock for tests and simulations, which changes only by calls of its methods."""
+    """A clock for tests and simulations, which changes only through calls to its methods."""
 
     def __init__(self, now_ns: int = 1_700_000_000 * NS_PER_S) -> None:
         self._now_ns = now_ns

@@ -7,18 +7,18 @@ NONSENSE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError)
 
 
 class PyjsError(Exception):
-    """The base class of all errors shown to users; the text names the place, the cause and the remedy."""
+    """The base class of all errors shown to users; the message names the place, the cause and the remedy."""
 
 
 def reason_of(error: OSError) -> str:
-    """Return the operating system's text of an error, in lower case as in Go."""
+    """Return the operating system's message for an error, in lower case as in Go."""
     return (error.strerror or str(error)).lower()
 
 
 class StoreFailed(PyjsError):
     """Raised when a write or sync fails; the stream then refuses messages until its store works again.
 
-    The exception's text, for the log, names the directory; `reason`, for clients, does not.
+    The exception's message, for the log, names the directory; `reason`, for clients, does not.
     """
 
     def __init__(self, path: str, reason: str) -> None:

@@ -1,13 +1,13 @@
-"""A JSON scanner with nats-server's texts for syntax errors; it can also return the raw text of a value.
+"""A JSON scanner with nats-server's messages for syntax errors; it can also return the raw text of a value.
 
-Slow and rarely used. Readers (jetstream/config/json_strict, core/auth/handshake) need it only for invalid text, for
-text that the JSON library refuses, or for the raw form of a number in an error text. The scanner reads several
-documents one after another. An array holds the open containers, so a deeply nested body does not use the C stack. A
-value nested deeper than VALUES_DEPTH is checked but not built, since the tables of fields are less deep. Memory is
-therefore at most a few times the size of the body.
+The scanner is slow and rarely used. Readers (jetstream/config/json_strict, core/auth/handshake) need it only for
+invalid text, for text that the JSON library refuses, or for the raw form of a number in an error message. The scanner
+reads several documents one after another. An array holds the open containers, so a deeply nested body does not use
+the C stack. A value nested deeper than VALUES_DEPTH is checked but not built, since the tables of fields are less
+deep. Memory is therefore at most a few times the size of the body.
 
 This module knows nothing of fields or kinds. Compiled: a megabyte with an error in its last byte must not block other
-clients (benchmarks/hostile.py; 2 to 20 ms). Source: error texts probed on nats-server 2.15.1, see
+clients (benchmarks/hostile.py; 2 to 20 ms). Source: error messages probed on nats-server 2.15.1, see
 tests/unit/jetstream/config/test_json_strict.py.
 """
 from libc.stdint cimport int64_t
@@ -32,10 +32,10 @@ _NAMES = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\a": "\\a", "\b": "\\b", "\f":
 
 
 class JsonFault(Exception):
-    """Raised if a body is invalid JSON; the text is the error text without the prefix "invalid JSON: "."""
+    """Raised if a body is invalid JSON; its message lacks the prefix "invalid JSON: "."""
 
     def lenient_text(self) -> str:
-        """Return the error text for pull and unpin requests, which nats-server decodes leniently."""
+        """Return the error message for pull and unpin requests, which nats-server decodes leniently."""
         return _OFFSET.sub("", str(self)).replace("unexpected EOF", "unexpected end of JSON input")
 
 
@@ -324,7 +324,7 @@ cdef str _text(bytes raw):
 
 
 cdef str _joined(list parts):
-    """Join the parts; combine escaped surrogate pairs, and replace a lone surrogate by U+FFFD."""
+    """Join the parts; combine escaped surrogate pairs, and replace a lone surrogate with U+FFFD."""
     cdef str text
     if not parts:
         return ""

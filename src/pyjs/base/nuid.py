@@ -1,4 +1,4 @@
-"""Short names of base-62 digits: random ones for ids, inboxes and consumers, and digests of longer texts."""
+"""Short names of base-62 digits: random ones for ids, inboxes and consumers, and digests of longer strings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def nuid(rng: Rng) -> str:
 
 
 def short_hash(text: str) -> str:
-    """Return nats-server's digest of a text: eight base-62 digits made from bytes of its SHA-256."""
+    """Return nats-server's digest of a string: eight base-62 digits made from bytes of its SHA-256."""
     import hashlib  # imported lazily, since it takes 5 ms and a server without consumers does not need it
 
     return "".join(DIGITS[byte % 62] for byte in hashlib.sha256(text.encode()).digest()[:8])

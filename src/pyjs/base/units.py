@@ -40,7 +40,7 @@ def parse_duration_ns(text: str) -> int:
     """Return the nanoseconds of a duration such as "1h30m".
 
     Raises:
-        ValueError: the text is not a duration; the message names the invalid part.
+        ValueError: the string is not a duration; the message names the invalid part.
     """
     sign = -1 if text.startswith("-") else 1
     rest = text[1:] if text[:1] in ("-", "+") else text
@@ -87,12 +87,12 @@ def _shown(text: str) -> str:
 
 
 def parse_number(text: str) -> int:
-    """Return the integer in a text with the suffixes of the configuration language: "64k", "1GB".
+    """Return the integer in a string with the suffixes of the configuration language: "64k", "1GB".
 
     A single letter means powers of 1000 (1k is 1000); with b, i or ib it means powers of 1024.
 
     Raises:
-        ValueError: the text is not such a number, or does not fit in 64 bits.
+        ValueError: the string is not such a number, or does not fit in 64 bits.
     """
     body = text[1:] if text.startswith("-") else text
     digits = body[: len(body) - len(body.lstrip("0123456789"))]

@@ -1,4 +1,4 @@
-"""Checks of subjects in claims, with nats-server's texts."""
+"""Checks of subjects in claims, with nats-server's error messages."""
 
 from __future__ import annotations
 

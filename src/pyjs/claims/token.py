@@ -49,7 +49,7 @@ DECORATED = re.compile(r"-{3,}[^\n]*-{3,}\r?\n([\w\-.=]+)\r?\n-{3,}[^\n]*-{3,}(?
 
 
 class TokenFault(ValueError):
-    """Raised for an invalid token; its text is that of nats-server."""
+    """Raised for an invalid token; its message is that of nats-server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ def decode(text: str, *, generic: bool = False) -> Token:
     With `generic`, the claims may be of any kind; the algorithm in the header determines the signed bytes.
 
     Raises:
-        TokenFault: the text is too large, not a token, or not signed by an issuer that may sign its kind.
+        TokenFault: the string is too large, not a token, or not signed by an issuer that may sign its kind.
     """
     if len(text) > TOKEN_SIZE_MAX:
         raise TokenFault(f"token size {len(text)} exceeds maximum of {TOKEN_SIZE_MAX} bytes: token too large")

@@ -46,7 +46,7 @@ PEERS_MAX = 256  # maximum number of addresses sent by one server
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The refusal of a route: the close reason, and the text sent to the other side."""
+    """The refusal of a route: the close reason, and the error message sent to the other side."""
 
     reason: str
     text: str
@@ -345,7 +345,7 @@ class Cluster:
         self._urls_changed()
 
     def _log(self, text: str) -> None:
-        """Log an event of the cluster; between workers, log it at debug level."""
+        """Log an event at info level, or at debug level if the cluster consists of the workers of one server."""
         (self.host.log.debug if self.options.local else self.host.log.info)(text)
 
     def counters(self) -> tuple[int, int, int, int]:

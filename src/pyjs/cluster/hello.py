@@ -29,7 +29,7 @@ TEXT_MAX = 4096
 
 
 class BadHello(ValueError):
-    """Raised if a first line or a frame from the other side is invalid. The exception's text is the reason."""
+    """Raised if a first line or a frame from the other side is invalid. The exception's message is the reason."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -219,7 +219,7 @@ class Replication:
         return 0 if route is None else route.pending_size
 
     def stop(self, reason: str) -> None:
-        """Close all connections and accept no more, since other nodes must not rely on this one."""
+        """Close all connections and accept no more, since other nodes must not rely on this node."""
         self._is_stopped = True
         for route in list(self._connections.values()):
             route.close(reason)

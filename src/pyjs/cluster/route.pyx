@@ -200,7 +200,7 @@ cdef class Route:
         return True
 
     cdef int wake_aside(self) except -1:
-        """Resume the connection for large messages if it waits for frames of this route."""
+        """Resume the connection for large messages if it is waiting for frames of this route."""
         if self.aside is not None and self.aside.input.waits and not self.aside.must_wait():
             self.aside.go_on_later()
         return 0
@@ -506,7 +506,7 @@ cdef class Route:
         self.writer.send_frame(FRAME_SYNCED, b"")
 
     def flush_output(self) -> None:
-        """Write queued output, or close the route if too much output waits; called by the node's turn."""
+        """Write queued output, or close the route if too much output is waiting; called by the node's turn."""
         self.writer.dirty = False
         if self.state == CLOSED:
             return
@@ -525,7 +525,7 @@ cdef class Route:
         self.writer.pause(True)
 
     def output_resumed(self) -> None:
-        """Write to the transport again, since its buffer has drained."""
+        """Resume writing to the transport, since its buffer has drained."""
         self.writer.pause(False)
 
     # -- queries -------------------------------------------------------------------------------------------
@@ -592,7 +592,7 @@ cdef class Route:
 
 
 cdef bint is_word(const char* text, size_t n) noexcept nogil:
-    """Return whether the text can be one word of a protocol line."""
+    """Return whether the string can be one word of a protocol line."""
     cdef size_t i
     for i in range(n):
         if <unsigned char> text[i] <= c' ':

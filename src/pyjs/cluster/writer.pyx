@@ -209,7 +209,7 @@ cdef class RouteWriter:
         self.mark_dirty()
 
     def allow(self, size_t pending_max) -> None:
-        """Set the limit of bytes that may wait for the other side to `pending_max`."""
+        """Set the limit on bytes that may wait for the other side to `pending_max`."""
         self.out.set_limit(pending_max)
 
     def send_line(self, bytes line) -> None:

@@ -47,7 +47,7 @@ class Block:
         return {name: _plain(entry.value.data) for name, entry in self.entries.items()}
 
     def compact(self) -> None:
-        """Replace the entries by their plain values, without their places.
+        """Replace the entries with their plain values, without their places.
 
         Entries are removed one at a time, because freeing thousands of them at once would delay other threads.
         """
@@ -77,7 +77,7 @@ class DeclaredBlocks:
         return any(self._blocks)
 
     def compact(self) -> None:
-        """Replace the entries of all blocks by their plain values, without their places."""
+        """Replace the entries of all blocks with their plain values, without their places."""
         for each in self._blocks:
             each.compact()
 

@@ -43,7 +43,7 @@ class Problem(NamedTuple):
 
 
 class ConfigError(PyjsError):
-    """Raised for an invalid configuration; the exception's text has one line for each problem."""
+    """Raised for an invalid configuration; the exception's message has one line for each problem."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)

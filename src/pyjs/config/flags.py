@@ -29,7 +29,7 @@ _BOOLS |= dict.fromkeys(("0", "f", "F", "false", "FALSE", "False"), False)
 
 
 class UsageError(Exception):
-    """Raised for an invalid command line; the message has the reason."""
+    """Raised for an invalid command line; the message states the reason."""
 
 
 class Flag(NamedTuple):

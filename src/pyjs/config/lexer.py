@@ -83,7 +83,7 @@ class Lexer:
         return self.text[self.at : self.at + 1]
 
     def found(self) -> str:
-        """Return a description of the next character, for error texts."""
+        """Return a description of the next character, for error messages."""
         char = self.peek()
         if not char:
             return "the end of the file"
@@ -136,7 +136,7 @@ class Lexer:
         return match[0]
 
     def take_scalar(self, key: str) -> Value | Variable:
-        """Read a value that must not be a map or a list, and return it; `key` names it in error texts."""
+        """Read a value that must not be a map or a list, and return it; `key` names it in error messages."""
         start = self.at
         quote = self.peek()
         if quote == '"':

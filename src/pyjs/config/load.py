@@ -36,7 +36,7 @@ def load_options(
     If `path` is None, there is no file. The `warnings` of the result are probable mistakes and repeated keys.
 
     Raises:
-        ConfigError: the configuration is invalid; the text has the place, cause and fix of each problem.
+        ConfigError: the configuration is invalid; the message states the place, cause and fix of each problem.
     """
     options = Options(config_path=path, flags=dict(flags))
     places: dict[str, Place] = {}
@@ -231,7 +231,7 @@ class Change(NamedTuple):
 
 
 def reload_options(options: Options, read: Read, environ: Mapping[str, str]) -> Options:
-    """Read the configuration file of `options` again; return the new options, with the flags of `options`.
+    """Reread the configuration file of `options`; return the new options, with the flags of `options`.
 
     Raises:
         ConfigError: there is no configuration file, or it is invalid or cannot be read.

@@ -507,7 +507,7 @@ class Options:
         return bool(self.jetstream.declared) or any(each and each.declared for each in accounts)
 
     def compact_declared(self) -> None:
-        """Replace the declared blocks of all accounts by their plain values, without places.
+        """Replace the declared blocks of all accounts with their plain values, without places.
 
         Call this after the declared assets have been read from the blocks.
         """

@@ -1,7 +1,7 @@
 """The NATS configuration language: the text of a file, its includes and variables, read into one map.
 
-Neither opens files nor reads the process environment: `read` returns the text of a path (or raises OSError), and
-`environ` is a mapping of variables. This module knows nothing of the meaning of keys.
+The parser neither opens files nor reads the process environment: `read` returns the text of a path (or raises
+OSError), and `environ` is a mapping of variables. This module knows nothing of the meaning of keys.
 
     file    = { group | entry }                   a group is "{" file "}", so JSON is accepted too
     entry   = key [ "=" | ":" ] value end | "include" path end

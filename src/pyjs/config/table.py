@@ -24,7 +24,7 @@ PROBLEMS_MAX = 50  # maximum number of problems shown
 
 @dataclass(eq=False, repr=False, frozen=True, slots=True)
 class Kind:
-    """A kind of option value: its name in error texts, and the function that reads it."""
+    """A kind of option value: its name in error messages, and the function that reads it."""
 
     name: str
     read: Callable[[Reading, Key, Value, object], object]

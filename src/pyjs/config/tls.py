@@ -1,7 +1,7 @@
 """The `tls` block of a port: for clients, WebSocket clients or routes.
 
-Reads names and values; server/tls/context.py reads and checks the certificates. A list of curves and the system's
-certificate store can only be used with Go's TLS, so the keys for them are refused.
+This module reads names and values; server/tls/context.py reads and checks the certificates. A list of curves and the
+system's certificate store can only be used with Go's TLS, so the keys for them are refused.
 
 Source: nats.docs "Enabling TLS"; behaviour of nats-server 2.15.1, tests/conformance/test_tls.py.
 """

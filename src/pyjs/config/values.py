@@ -63,7 +63,7 @@ def note_repeated(noted: list[Problem], first: Entry, second: Entry) -> None:
 
 
 def describe(value: Value, secret: bool = False) -> str:
-    """Return a description of `value` for error texts; `secret` hides the value."""
+    """Return a description of `value` for error messages; `secret` hides the value."""
     data = value.data
     if isinstance(data, ConfigMap):
         return "a map"

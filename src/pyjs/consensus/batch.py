@@ -67,7 +67,7 @@ _FRAMES_SIZE = Struct("<4xI")
 
 
 class BadBatch(ValueError):
-    """Raised if a batch is invalid; no part of it may be used. The exception's text names the invalid field."""
+    """Raised if a batch is invalid; no part of it may be used. The exception's message names the invalid field."""
 
 
 class Frames(NamedTuple):

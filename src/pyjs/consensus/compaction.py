@@ -130,7 +130,7 @@ class States:
 
     @property
     def has_waiting(self) -> bool:
-        """Whether a state waits for `release`."""
+        """Whether a state is waiting for `release`."""
         return bool(self._waiting)
 
     def make(

@@ -27,7 +27,7 @@ _TIME_MAX = (1 << 63) - 1
 
 
 class BadDescriptor(ValueError):
-    """Raised if a descriptor is damaged or does not match its payload; the exception's text names the field."""
+    """Raised if a descriptor is damaged or does not match its payload; the exception's message names the field."""
 
 
 class Descriptor(NamedTuple):

@@ -16,7 +16,7 @@ INTERFACE = 1  # number of the engine's interface that this code can use
 
 
 class EngineMissing(ImportError):
-    """Raised if the package pyjs-raft is missing or has another interface; the text states how to install it."""
+    """Raised if the package pyjs-raft is missing or has another interface; the message states how to install it."""
 
 
 try:

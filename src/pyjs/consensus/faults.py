@@ -55,7 +55,7 @@ _OF_LEADERS = (1, 7, 9)  # append, heartbeat, snapshot
 
 
 class MachineFaults:
-    """The guard of the calls of state machines, and the groups that this node leads with a stopped machine."""
+    """The guard of calls to state machines, and the groups that this node leads with a stopped machine."""
 
     def __init__(
         self, faults: Faults, turn: Turn, engine: Groups, silent: Set[int], transfer_ns: int

@@ -179,7 +179,7 @@ class Member:
 
     @property
     def is_installing(self) -> bool:
-        """Whether another state is being installed in the machine; `apply_some` runs the steps."""
+        """Whether a snapshot is being installed in the machine; `apply_some` continues the installation."""
         return self._steps is not None
 
     @property

@@ -25,7 +25,7 @@ class Reads:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no read waits."""
+        """Whether no read is waiting."""
         return not self._waiting
 
     def ask(self, group: int, done: Callable[[], None], now_ns: int) -> bool:

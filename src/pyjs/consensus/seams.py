@@ -57,7 +57,7 @@ class Machine(Protocol):
         """
 
     def renewed(self) -> None:
-        """Open the group again after its log was dropped, because the log was damaged, too large or lacked entries.
+        """Reopen the group after its log has been dropped, because the log was damaged, too large or lacked entries.
 
         The replica is then empty and has a higher incarnation. The leader must add it to the group.
         """
@@ -73,4 +73,4 @@ class Peers(Protocol):
         """Return the number of unsent bytes for a node; it grows while the node does not read."""
 
     def stop(self, reason: str) -> None:
-        """End all connections, because other nodes must not rely on this one."""
+        """End all connections, because other nodes must not rely on this node."""

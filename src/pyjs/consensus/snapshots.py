@@ -199,11 +199,14 @@ class Snapshots:
         return incoming.point, data
 
     def finish(self, group: int) -> Incoming | None:
-        """Drop the snapshot that a group was fetching, and return it; None if there was none."""
+        """Remove and return the snapshot that a group was fetching, or return None if there was none."""
         return self._incoming.pop(group, None)
 
     def finish_whole(self, group: int, index: int) -> Incoming | None:
-        """Drop and return a complete snapshot; None if parts are missing, or the group is fetching another one."""
+        """Remove and return the complete snapshot at `index` that a group has fetched.
+
+        Return None if parts of it are missing, or if the group is not fetching a snapshot at this index.
+        """
         incoming = self._incoming.get(group)
         if incoming is None or incoming.point.index != index or not incoming.is_whole:
             return None

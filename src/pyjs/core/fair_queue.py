@@ -1,7 +1,7 @@
 """A fair queue: round robin over accounts, and within an account over its connections.
 
 The items of one connection stay in order. An item that is put back (`put_back`) becomes the first of its
-connection, but all other connections are served before that one. This module knows nothing of the items.
+connection, but all other connections are served before that connection. This module knows nothing of the items.
 """
 
 from __future__ import annotations

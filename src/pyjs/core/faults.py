@@ -3,7 +3,7 @@
 The code that catches a fault reports it here and continues with other work. The owner of the failed work must
 repair its own half-changed state.
 
-Knows the failed work only by a text that describes it.
+This module identifies failed work only by a description.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ class TlsPeer(NamedTuple):
 
 
 class TraceLimits(NamedTuple):
-    """The limits of the trace of one connection; the trace ends after `seconds` or after `lines`."""
+    """The limits on the trace of one connection; the trace ends after `seconds` or after `lines`."""
 
     seconds: int
     lines: int
@@ -81,7 +81,7 @@ class TraceLimits(NamedTuple):
 
 
 class Link:
-    """The interface through which a session writes to its connection and pauses its reading."""
+    """The interface through which a session writes to its connection, and pauses reading from it."""
 
     tls: TlsPeer | None = None  # None: the connection is not encrypted, or not yet
     closed_reason = ""  # reason why the session ended; the session sets it before it calls `close`
@@ -96,7 +96,7 @@ class Link:
         raise NotImplementedError("a Link subclass sends the bytes")
 
     def write_all(self, pieces: list[bytes]) -> None:
-        """Queue each of `pieces` for sending, in this order; they must not change."""
+        """Queue each of `pieces` for sending, in this order; the caller must not change them afterwards."""
         for piece in pieces:
             self.write(piece)
 

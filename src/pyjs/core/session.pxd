@@ -64,7 +64,7 @@ cdef class ClientSession(Sink):
     cdef object deadlines               # core.deadlines.Deadlines
 
     cdef inline bint is_behind(self) noexcept nogil:
-        """Return whether too much output waits for a slow write."""
+        """Return whether too much output is waiting for a slow write."""
         return self.output == FLOWS and self.out.is_behind(self.turn.unflushed)
 
     cdef void set_feature(self, unsigned int feature, bint on)

@@ -788,7 +788,7 @@ cdef class ClientSession(Sink):
             self.deadlines.await_reader()
 
     def output_resumed(self) -> None:
-        """Write to the transport again, since its buffer has drained."""
+        """Resume writing to the transport, since its buffer has drained."""
         self.output = FLOWS
         self.out.unsent = self.link.pending_size()
         if not self.closing:
@@ -811,7 +811,7 @@ cdef class ClientSession(Sink):
 
     @property
     def awaiting_auth(self) -> bool:
-        """Whether the session still waits for its CONNECT."""
+        """Whether the session is still waiting for its CONNECT."""
         return self.entry == NEEDS_CONNECT
 
     @property

@@ -47,13 +47,13 @@ cdef class Turn:
         self.chores.append(Chore(steps, (None, steps)))
 
     def begin_input(self) -> None:
-        """Set the limit of work on input for this turn and for all reads until the next turn."""
+        """Set the limit on work on input for this turn and for all reads until the next turn."""
         self.input_left = INPUT_WORK
 
     def next_input(self):
         """Remove and return the session whose unparsed input has waited longest.
 
-        Return None if there is none, if the limit of work is reached, or if output buffers are full.
+        Return None if there is none, if the limit on work is reached, or if output buffers are full.
         """
         if not self.inputs or self.input_left <= 0 or self.pressure:
             return None

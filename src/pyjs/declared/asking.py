@@ -60,7 +60,7 @@ class Ask(NamedTuple):
 
 
 class LookFailed(PyjsError):
-    """Raised when the stored streams or consumers cannot be listed; the message has the reason."""
+    """Raised when the stored streams or consumers cannot be listed; the message states the reason."""
 
     def __init__(self, reason: str, *, is_temporary: bool) -> None:
         super().__init__(reason)
@@ -140,9 +140,12 @@ def _take_stream(info: dict[str, Any], stored: Stored) -> None:
 
 
 def _look_at_consumers(assets: AccountAssets, stored: Stored) -> Exchange[None]:
-    """Look up the consumers of each stored stream for which the file declares consumers or other consumer limits.
+    """Look up the consumers of some stored streams: the file declares consumers of them, or new consumer limits.
 
-    If the consumers of a stream cannot be listed, the stream is unavailable.
+    If the consumers of a stream cannot be listed, the stream is recorded as unavailable.
+
+    Raises:
+        InvalidAnswer: a list of consumers is invalid.
     """
     changing = [
         name

@@ -72,7 +72,7 @@ def _value(name: str, value: Any) -> Any:
 def _shown(field: str, value: Any) -> str:
     """Return a value as text: a duration with units, a string without quotes, any other value as JSON.
 
-    A text of more than TEXT_MAX characters is cut.
+    A string of more than TEXT_MAX characters is truncated.
     """
     if isinstance(value, bool):
         return str(value).lower()
@@ -112,7 +112,7 @@ class Contents(NamedTuple):
 
 
 def stream_loss(old: StreamConfig, new: StreamConfig, contents: Contents, now_ns: int) -> str:
-    """Return a text about the messages that an update of a stream would remove now, or "" if it would remove none.
+    """Return a description of the messages that an update of a stream would remove now, or "" if there are none.
 
     The end of a mirror counts as a loss, since a stream cannot become a mirror again.
     """

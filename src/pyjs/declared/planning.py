@@ -46,7 +46,7 @@ LOSS_FIX = "; write allow_data_loss: true to allow it"
 
 
 class Verb(Enum):
-    """The kind of an action of a plan."""
+    """What an action in a plan does with a stream or consumer."""
 
     CREATE = "create"
     UPDATE = "update"

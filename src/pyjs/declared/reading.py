@@ -58,7 +58,7 @@ def read_assets(options: Options) -> tuple[AccountAssets, ...]:
     """Return the declared assets of each account that has any.
 
     Raises:
-        ConfigError: an asset is invalid; the text has the place, cause and fix of each problem.
+        ConfigError: an asset is invalid; the message states the place, cause and fix of each problem.
     """
     problems: list[Problem] = []
     found = [

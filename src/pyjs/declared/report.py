@@ -32,14 +32,14 @@ def plan_line(action: Action) -> str:
 
 
 def printable(text: str) -> str:
-    """Return `text` with unprintable characters replaced by their escapes."""
+    """Return `text` with unprintable characters replaced with their escapes."""
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
 
 
 def described(action: Action, *, is_done: bool = False) -> str:
-    """Return a text about the asset and its planned or completed action."""
+    """Return a description of the asset and its planned or completed action."""
     named = f"{action.asset.kind} {action.asset.shown_name}"
     changes = ", ".join(map(str, action.changes))
     if action.verb is Verb.SAME:
@@ -98,7 +98,7 @@ def outcome_lines(account: str, outcomes: list[Outcome]) -> Iterator[tuple[bool,
 
 
 def totals(outcomes: Iterable[Outcome]) -> str:
-    """Return a text with the numbers of assets that were created, updated and so on."""
+    """Return a string with the numbers of assets that were created, updated and so on."""
     counts = Counter("failed" if each.error else DONE[each.action.verb] for each in outcomes)
     return (
         ", ".join(f"{counts[word]} {word}" for word in (*DONE.values(), "failed") if counts[word])

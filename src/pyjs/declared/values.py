@@ -1,7 +1,7 @@
 """Values of a configuration file as the JSON of an API request.
 
 The fields and their kinds are declared in pyjs.jetstream.config. This module adds the features of the
-file's language: durations with units, a single text in place of a list, keys in any case. The models of pyjs.models
+file's language: durations with units, a single string in place of a list, keys in any case. The models of pyjs.models
 then check the values. Every error has the place of the value.
 """
 

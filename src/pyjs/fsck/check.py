@@ -53,7 +53,7 @@ ESCAPED = re.compile(r"(?:%[0-9A-F]{2})+")
 
 
 class NotChecked(PyjsError):
-    """Raised if the store cannot be checked; the text of the exception explains why."""
+    """Raised if the store cannot be checked; the exception's message explains why."""
 
 
 class StoreCheck:
@@ -274,7 +274,7 @@ class StoreCheck:
 
 
 def mend(findings: list[Finding]) -> tuple[list[str], list[Finding]]:
-    """Make the repairs of `findings`; return a text for each repair, and a finding for each failed repair."""
+    """Make the repairs of `findings`; return a description of each repair, and a finding for each failed repair."""
     done, failures = [], []
     for finding in findings:
         if finding.mend is None:

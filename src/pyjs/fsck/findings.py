@@ -7,8 +7,8 @@ A finding has one of four levels:
 - unchecked: another version wrote the file, and the check does not change it;
 - locked: the file is encrypted, and the key is missing or wrong.
 
-A finding may have a mend: a function that `--repair` calls, and that returns a text about the repair. Knows nothing
-of files.
+A finding may have a mend: a function that `--repair` calls, and that returns a description of the repair. This module
+accesses no files.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class StoreReport(Report):
             yield from stream.findings
 
     def all_repairs(self) -> list[str]:
-        """Return the texts of all repairs, including those of streams."""
+        """Return the descriptions of all repairs, including those of streams."""
         return self.repairs + [text for stream in self.streams for text in stream.repairs]
 
     def exit_code(self) -> int:
@@ -138,7 +138,7 @@ class StoreReport(Report):
 
 
 def range_text(first: int, last: int) -> str:
-    """Return the text of a range of sequences."""
+    """Return a string for a range of sequences."""
     return f"{first}" if first == last else f"{first} to {last}"
 
 

@@ -1,6 +1,6 @@
 """Repairs of the files of one stream: those that a starting server makes too, and rewritten segments.
 
-Each function is a mend once its arguments are bound: it makes a repair and returns a text about it.
+Each function is a mend once its arguments are bound: it makes a repair and returns a description of it.
 Invariants:
 
 - A file that may contain acknowledged messages is never removed without a copy beside it.
@@ -68,7 +68,7 @@ def rewrite_segment(
 
     `base_seq` replaces a damaged value in the segment header. `last` means that the segment is the last one,
     which gets no FOOTER. `erased` has the sequences of erased messages whose removal is not recorded. `known` has
-    the contents of the index file if the segment lacks its end or some removals. Return a text about the repair.
+    the contents of the index file if the segment lacks its end or some removals. Return a description of the repair.
     """
     file = segment_file(files, path)
     c = contents_of(path, file.data, number, incarnation, base_seq, image=file.image)
@@ -83,7 +83,7 @@ def rewrite_segment(
 
 
 def replace_lost(files: Files, path: str, known: SegmentContents, incarnation: int) -> str:
-    """Write a segment without messages in place of a lost segment; return a text about the repair.
+    """Write a segment without messages in place of a lost segment; return a description of the repair.
 
     The new segment records the last used sequence and the removals from the lost segment's index file, `known`.
     """
@@ -105,7 +105,7 @@ def mark_healing(disk: Disk, directory: str) -> None:
 
 
 def cut_tail(files: Files, path: str, end: int) -> str:
-    """Truncate the image of a segment at offset `end`, before a torn write; return a text about the repair."""
+    """Truncate the image of a segment at offset `end`, before a torn write; return a description of the repair."""
     cut_segment(files, path, end)
     return f"{path} is cut to its {end} bytes of whole records"
 
@@ -113,7 +113,7 @@ def cut_tail(files: Files, path: str, end: int) -> str:
 def move_segment_aside(disk: Disk, path: str) -> str:
     """Rename an unreadable segment so that no server reads it, or remove the segment if it has only zeros.
 
-    The index file of the segment is removed. Return a text about the repair.
+    The index file of the segment is removed. Return a description of the repair.
     """
     _remove(disk, index_path(path))
     if not disk.read_file(path).strip(b"\0"):
@@ -123,12 +123,12 @@ def move_segment_aside(disk: Disk, path: str) -> str:
 
 
 def move_file_aside(disk: Disk, path: str) -> str:
-    """Rename an unreadable file or directory so that no server reads it; return a text about the repair."""
+    """Rename an unreadable file or directory so that no server reads it; return a description of the repair."""
     return f"{path} is set aside as {set_aside(disk, path)}"
 
 
 def make_index(files: Files, segment: str, whole: bool) -> str:
-    """Re-create the index file of a segment; return a text about the repair.
+    """Re-create the index file of a segment; return a description of the repair.
 
     If `whole` is not set, the segment is damaged or may grow, and its index file is only removed.
     """
@@ -146,15 +146,15 @@ def make_index(files: Files, segment: str, whole: bool) -> str:
 def write_metadata(
     disk: Disk, directory: str, kind: int, generation: int, values: dict[str, Any], key: StreamKey | None
 ) -> str:
-    """Write both copies of a stream's metadata again, as the next generation; return a text about the repair."""
+    """Rewrite both copies of a stream's metadata, as the next generation; return a description of the repair."""
     save_meta(disk, directory, "meta", encode(kind, generation + 1, values, key))
     return f"{directory}/meta.a and meta.b are rewritten"
 
 
 def rewrite_list(files: Files, directory: str) -> str:
-    """Write both copies of a stream's consumer list again, from the undamaged entries in either copy.
+    """Rewrite both copies of a stream's consumer list, from the undamaged entries in either copy.
 
-    Return a text about the repair.
+    Return a description of the repair.
     """
     file = ListFile(directory, files.key)
     file.adopt(files.disk, load_list(files.disk, directory, Opener(files.key)))
@@ -162,7 +162,7 @@ def rewrite_list(files: Files, directory: str) -> str:
 
 
 def rewrite_state(files: Files, directory: str) -> str:
-    """Begin a new generation of a state, with all changes before the damage; return a text about the repair."""
+    """Begin a new generation of a state, with all changes before the damage; return a description of the repair."""
     logs = OpenLogs(files.disk)
     file = state_file(files, directory, logs)
     snapshot, changes, _ = file.load(seal=False)
@@ -175,7 +175,7 @@ def rewrite_state(files: Files, directory: str) -> str:
 
 
 def set_state_aside(disk: Disk, directory: str) -> str:
-    """Rename the files of an unreadable state so that no server reads them; return a text about the repair."""
+    """Rename the files of an unreadable state so that no server reads them; return a description of the repair."""
     file = state_file(Files(disk), directory)
     aside = file.set_aside()
     disk.sync_dir(directory)
@@ -183,13 +183,13 @@ def set_state_aside(disk: Disk, directory: str) -> str:
 
 
 def create_directory(disk: Disk, directory: str) -> str:
-    """Create a missing directory of a stream; return a text about the repair."""
+    """Create a missing directory of a stream; return a description of the repair."""
     make_directory(disk, directory)
     return f"{directory} is made, without files"
 
 
 def remove_directory(disk: Disk, directory: str) -> str:
-    """Remove a directory that the next start would remove; return a text about the repair."""
+    """Remove a directory that the next start would remove; return a description of the repair."""
     disk.remove_tree(directory)
     return f"{directory} is removed, as was begun"
 

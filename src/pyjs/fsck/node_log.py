@@ -1,4 +1,4 @@
-"""Checks the node log, reading it as the server would at its next start.
+"""The check of the node log, which is read as the server would read it at its next start.
 
 A starting server handles most damage itself. The check repairs only two things: it rewrites a damaged copy of a
 header, and removes a file whose creation was interrupted.
@@ -86,7 +86,7 @@ class NodeLogCheck:
 
 
 def copy_header(disk: Disk, path: str, offset: int) -> str:
-    """Replace the damaged header at `offset` with the file's other copy; return a text about the repair."""
+    """Replace the damaged header at `offset` with the file's other copy; return a description of the repair."""
     with closing(disk, disk.open_file(path)) as fd:
         other = disk.size_of(fd) - HEADER.size if offset == 0 else 0
         disk.write_at(fd, disk.read_at(fd, HEADER.size, other), offset)
@@ -95,6 +95,6 @@ def copy_header(disk: Disk, path: str, offset: int) -> str:
 
 
 def remove_temporary(disk: Disk, path: str) -> str:
-    """Remove a file whose creation was interrupted; return a text about the repair."""
+    """Remove a file whose creation was interrupted; return a description of the repair."""
     disk.unlink(path)
     return f"{path} is removed"

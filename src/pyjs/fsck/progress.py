@@ -108,5 +108,5 @@ def bar_text(done: int, whole: int) -> str:
 
 
 def percent_of(done: int, whole: int) -> int:
-    """Return `done` in percent of `whole`, rounded down and at most 100; 100 if `whole` is 0."""
+    """Return `done` as a percentage of `whole`, rounded down and at most 100; 100 if `whole` is 0."""
     return min(done * 100 // whole, 100) if whole else 100

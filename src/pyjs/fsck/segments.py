@@ -506,7 +506,7 @@ class MessagesCheck:
 
 
 def _lost_before(image: Buffer, at: int, c: SegmentContents) -> tuple[int, int]:
-    """Return (first, last) of the sequences lost before the record at `at`, or (0, 0) if none was lost."""
+    """Return (first, last) of the lost sequences directly before the record at `at`, or (0, 0) if there are none."""
     if at + RECORD.size > c.end:
         return 0, 0
     _, kind, _, _, seq = RECORD.unpack_from(image, at)

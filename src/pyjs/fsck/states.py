@@ -191,7 +191,7 @@ class StatesCheck:
     ) -> tuple[bytes, list[bytes]] | None:
         """Return the snapshot and the changes of a state; if the state is unreadable, report it and return None.
 
-        `otherwise` is a text about the effect of an unreadable state.
+        `otherwise` describes the effect of an unreadable state.
         """
         try:
             snapshot, changes, problems = state_file(self._files, directory, first=first).load(seal=False)

@@ -98,7 +98,7 @@ def run(words: list[str], world: Surroundings) -> int:
 
 
 def _parsed(words: list[str]) -> tuple[dict[str, str], list[str], str]:
-    """Return the flags, the other words, and the text of an error in them, or ""."""
+    """Return the flags, the other words, and the error message about them, or ""."""
     given: dict[str, str] = {}
     places, left = [], iter(words)
     for word in left:

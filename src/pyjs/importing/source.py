@@ -33,7 +33,7 @@ CONSUMER_FILES = ("meta.inf", "meta.sum", "o.dat")
 
 
 class NotImported(PyjsError):
-    """Raised when nothing can be imported; the exception's text has the reason and the remedy."""
+    """Raised when nothing can be imported; the exception's message states the reason and the remedy."""
 
 
 class SourceStream:

@@ -37,7 +37,7 @@ REFUSALS = (BadArchive, ApiError, StoreFailed, PyjsError, OSError, MemoryError, 
 
 
 class Refused(PyjsError):
-    """Raised when a stream cannot be imported; the exception's text has the reason."""
+    """Raised when a stream cannot be imported; the exception's message states the reason."""
 
 
 class StreamImport:

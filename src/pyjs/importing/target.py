@@ -181,7 +181,7 @@ class TargetAccount:
         """Sync a complete stream, and move it from its temporary directory to its final directory.
 
         Raises:
-            StoreFailed: the stream was not imported; the text says so if its directory remains.
+            StoreFailed: the stream was not imported; the message says so if its directory remains.
         """
         target, writer = self.target, build.writer
         writer.commit()

@@ -1,10 +1,10 @@
-"""The JetStream API errors: one line each, with number, code (like an HTTP status) and text.
+"""The JetStream API errors: one line each, with number, code (like an HTTP status) and message.
 
 `raise errcodes.STREAM_NOT_FOUND.error()` raises one; other modules create an ApiError only from an error of another
 server. This module knows nothing of its callers.
 Numbers are those of nats-server; errors of pyjs-server start at 20001.
 
-Source: the error table of nats-server 2.15 (`server/errors.json`), texts compared in tests/conformance.
+Source: the error table of nats-server 2.15 (`server/errors.json`), messages compared in tests/conformance.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class LeaderChanged(ApiError):
 
 
 class ErrorCode:
-    """One row of the table of errors: status code, error code, and a template for the text."""
+    """One row of the table of errors: status code, error code, and a template for the message."""
 
     __slots__ = ("code", "err_code", "template")
 
@@ -55,7 +55,7 @@ class ErrorCode:
         return ApiError(self.code, self.err_code, self.template.format(**values))
 
     def detailed(self, why: str) -> ApiError:
-        """Return the error to raise, with `why` appended to its text."""
+        """Return the error to raise, with `why` appended to its message."""
         return ApiError(self.code, self.err_code, f"{self.template}: {why}")
 
     def raise_if(self, wrong: object, **values: object) -> None:
@@ -65,9 +65,9 @@ class ErrorCode:
 
 
 def _as_go_says(reason: str) -> str:
-    """Return an error text of the operating system as Go writes it, with a lower-case first letter.
+    """Return an operating-system error message as Go writes it, with a lower-case first letter.
 
-    A text that begins with an acronym is not changed.
+    A message that begins with an acronym is not changed.
     """
     return reason[:1].lower() + reason[1:] if reason[1:2].islower() else reason
 

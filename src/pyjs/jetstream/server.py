@@ -205,7 +205,7 @@ class JetStreamServer:
         self.scrubber.begin_pass()
 
     def clock_stepped(self) -> Iterator[None]:
-        """Compute all timers for wall times again, in steps; called after the wall clock was set."""
+        """Recompute all timers for wall times, in steps; called after the wall clock has been set."""
         for engine in list(self.accounts.values()):
             for stream in list(engine.streams.values()):
                 stream.clock_stepped()

@@ -104,7 +104,7 @@ class Nak(ConsumerAdvisory):
 
 
 class Terminated(Nak):
-    """The advisory that a client terminated a message with +TERM; it is not delivered again."""
+    """The advisory that a client ended the redelivery of a message with +TERM."""
 
     reason: str = ""
 

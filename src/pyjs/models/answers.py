@@ -58,7 +58,7 @@ class Peer(Answer):
 
 
 class Cluster(Answer):
-    """The leader of a stream or consumer and, in a cluster, its replicas."""
+    """The leader of a stream or consumer and, in a cluster, the other replicas."""
 
     name: str = ""
     raft_group: str = ""

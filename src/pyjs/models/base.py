@@ -1,6 +1,6 @@
 """The base of all models: conversion to and from JSON, and types of fields.
 
-A duration is a number of nanoseconds, as in JSON. A timedelta or a text such as "1m30s" is converted to it, and
+A duration is a number of nanoseconds, as in JSON. A timedelta or a string such as "1m30s" is converted to it, and
 `nanoseconds` converts from larger units. A time is a datetime with a time zone, precise to a microsecond.
 """
 
@@ -25,7 +25,7 @@ def nanoseconds(*, days: float = 0, hours: float = 0, minutes: float = 0, second
 
 
 def duration_ns(value: Any) -> Any:
-    """Return a timedelta, or a text such as "1m30s", in nanoseconds; return any other value unchanged."""
+    """Return a timedelta, or a string such as "1m30s", in nanoseconds; return any other value unchanged."""
     if isinstance(value, timedelta):
         return value // timedelta(microseconds=1) * NS_PER_US
     return parse_duration_ns(value) if isinstance(value, str) else value

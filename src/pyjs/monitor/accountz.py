@@ -97,7 +97,7 @@ def accstatz(monitored: Monitored, arguments: Arguments, now_ns: int) -> JsonDic
     """Return the counters of all accounts with connections or, with the argument `unused`, of all accounts.
 
     Raises:
-        BadArgument: an argument is invalid; the error text is that of nats-server.
+        BadArgument: an argument is invalid; the error message is that of nats-server.
     """
     unused = arguments.flag("unused")
     node = monitored.node

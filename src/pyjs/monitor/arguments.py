@@ -1,4 +1,4 @@
-"""The arguments of a monitoring request, usually from its query string, with Go's error texts."""
+"""The arguments of a monitoring request, usually from its query string, with Go's error messages."""
 
 from __future__ import annotations
 

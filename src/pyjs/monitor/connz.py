@@ -74,7 +74,7 @@ def connz_options(arguments: Arguments) -> ConnzOptions:
     """Return the options that the arguments of a request for /connz set.
 
     Raises:
-        BadArgument: an argument is invalid; the error text is that of nats-server.
+        BadArgument: an argument is invalid; the error message is that of nats-server.
     """
     auth = arguments.flag("auth")
     subs_detail = arguments.text("subs").lower() == "detail"

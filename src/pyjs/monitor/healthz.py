@@ -53,7 +53,7 @@ def healthz(monitored: Monitored, arguments: Arguments) -> Generator[None, None,
     """Return the HTTP status and the body of /healthz; yield between steps.
 
     Raises:
-        BadArgument: an argument is invalid; the error text is that of nats-server.
+        BadArgument: an argument is invalid; the error message is that of nats-server.
     """
     enabled_only = arguments.flag("js-enabled") | arguments.flag("js-enabled-only")
     server_only = arguments.flag("js-server-only")

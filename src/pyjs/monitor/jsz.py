@@ -66,7 +66,7 @@ def jsz_options(arguments: Arguments) -> JszOptions:
     `consumers` also requests the streams, and streams also request the accounts unless `acc` names one.
 
     Raises:
-        BadArgument: an argument is invalid; the error text is that of nats-server.
+        BadArgument: an argument is invalid; the error message is that of nats-server.
     """
     accounts, streams, consumers = (arguments.flag(name) for name in ("accounts", "streams", "consumers"))
     # checked only: it selects consumers of mirrors and sources, which this server does not have

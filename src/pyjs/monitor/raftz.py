@@ -95,7 +95,7 @@ class _Groups:
         return fields | self._waits(machine.group)
 
     def _waits(self, group: int) -> Fields:
-        """Return the field with the servers for which a group in doubt waits, or {} if it waits for none."""
+        """Return the field with the servers for which a group in doubt is waiting, or {} if there are none."""
         missing = self._member.missing(group)
         return {"waits_for": missing} if missing else {}
 

@@ -26,7 +26,7 @@ def routez(monitored: Monitored, arguments: Arguments, now_ns: int) -> Generator
     """Return the body of /routez with all routes; yield between steps.
 
     Raises:
-        BadArgument: an argument is invalid; the error text is that of nats-server.
+        BadArgument: an argument is invalid; the error message is that of nats-server.
     """
     detail = arguments.text("subs").lower() == "detail"
     listed = detail or arguments.flag("subs")

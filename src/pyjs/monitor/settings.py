@@ -48,7 +48,7 @@ def _block(path: str, target: object) -> JsonDict:
 
 
 def _plain(name: str, value: object) -> JsonValue:
-    """Return the value of the option `name` as JSON, with secrets replaced by stars."""
+    """Return the value of the option `name` as JSON, with secrets replaced with stars."""
     if name in SECRETS:
         return HIDDEN if value else ""
     if isinstance(value, Block):

@@ -57,7 +57,7 @@ class ProcessStats:
         return 0
 
     def cpu_percent(self, now_ns: int) -> float:
-        """Return the recent processor time, in percent of one core."""
+        """Return the recent CPU usage, as a percentage of one core."""
         return 0.0
 
 

@@ -30,7 +30,7 @@ def subsz(
     """Return the counters, and the texts of the subscriptions if the argument `subs` is set; yield between steps.
 
     Raises:
-        BadArgument: an argument is invalid; the error text is that of nats-server.
+        BadArgument: an argument is invalid; the error message is that of nats-server.
     """
     subs = arguments.flag("subs")
     offset = max(arguments.integer("offset"), 0)

@@ -1,7 +1,7 @@
 """A connection of an operator to a running server: blocking, with some requests at a time.
 
-Not a client for applications: it has only the operations that a command needs, and limits all input, since the other
-end may be any program.
+The connection is not a client for applications: it has only the operations that a command needs, and limits all
+input, since the server may be any program.
 
 Source: nats.docs "Client Protocol".
 """
@@ -38,7 +38,7 @@ LOGIN = (
 
 
 class AskFailed(PyjsError):
-    """Raised when a request fails; the exception's text has the reason and the remedy."""
+    """Raised when a request fails; the exception's message states the reason and the remedy."""
 
 
 class NoAnswer(AskFailed):

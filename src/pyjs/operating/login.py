@@ -102,7 +102,7 @@ def _blocks(text: str, path: str) -> tuple[str, str]:
     """Return the token and the seed of a credentials file: the lines after the two BEGIN lines.
 
     Raises:
-        AskFailed: the text does not have exactly two BEGIN lines.
+        AskFailed: the string does not have exactly two BEGIN lines.
     """
     lines = [line.strip() for line in text.splitlines()]
     found = [lines[at + 1] for at, line in enumerate(lines[:-1]) if line.startswith("-----BEGIN ")]

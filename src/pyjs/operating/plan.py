@@ -75,14 +75,14 @@ class Arguments(NamedTuple):
 
 
 class PlanFailed(PyjsError):
-    """Raised when the plan cannot be made; the exception's text has the reason."""
+    """Raised when the plan cannot be made; the exception's message states the reason."""
 
 
 def parse(words: list[str]) -> Arguments:
     """Return the arguments in `words`.
 
     Raises:
-        PlanFailed: an argument is unknown or lacks its value, or -c is missing; the text includes the usage.
+        PlanFailed: an argument is unknown or lacks its value, or -c is missing; the message includes the usage.
     """
     values: dict[str, str] = {}
     as_json = False

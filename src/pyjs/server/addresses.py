@@ -19,7 +19,7 @@ IF_INET6 = "/proc/net/if_inet6"
 
 
 class ListenFailed(Exception):
-    """Raised when the server cannot listen on a port or path; the text is that of Go's error."""
+    """Raised when the server cannot listen on a port or path; the error message is that of Go."""
 
     def __init__(self, text: str, code: int = 0, port: int = 0) -> None:
         super().__init__(text)

@@ -1,7 +1,7 @@
 """Clean-up of closed connections: a bounded amount after each turn, however many close at the same time.
 
-Ending a session removes its subscriptions, copies it for monitoring and frees its buffers: some 30 us. Knows nothing
-of sessions, only callables.
+Ending a session removes its subscriptions, copies it for monitoring and frees its buffers: some 30 us. This
+module handles only callables, not sessions.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Errors while the server starts, runs and stops: exceptions, texts and log lines."""
+"""Errors while the server starts, runs and stops: exceptions, messages and log lines."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class StartFailed(PyjsError):
-    """Raised when the server cannot start; the exception's text is written to the log as a fatal error."""
+    """Raised when the server cannot start; the exception's message is written to the log as a fatal error."""
 
 
 def fail(text: str, remedy: str = "") -> NoReturn:

@@ -51,11 +51,11 @@ RENAMED = {
 
 
 class ReloadRefused(Exception):
-    """Raised when the new configuration cannot be applied; the exception's text is the reason."""
+    """Raised when the new configuration cannot be applied; the exception's message is the reason."""
 
 
 def read_again(old: Options) -> tuple[Options, list[Change]]:
-    """Read the configuration file of `old` again, and return the new options and the changes.
+    """Reread the configuration file of `old`, and return the new options and the changes.
 
     Raises:
         ReloadRefused: a changed key cannot change while the server runs, there is no file, or it cannot be read.
@@ -80,7 +80,7 @@ def read_again(old: Options) -> tuple[Options, list[Change]]:
 
 
 def rewrite_files(old: Options, new: Options, log: Log, write_ports_file: Callable[[], None]) -> None:
-    """Write the pid file and the ports file again if the path of either has changed.
+    """Rewrite the pid file and the ports file if the path of either has changed.
 
     The ports file at its old path is removed. An error with the pid file is logged.
     """
@@ -97,7 +97,7 @@ def rewrite_files(old: Options, new: Options, log: Log, write_ports_file: Callab
 
 
 def refuse_reload(loop: asyncio.AbstractEventLoop) -> asyncio.Future[str]:
-    """Return a completed future with the error text for a reload of a single worker.
+    """Return a completed future with the error message for a reload of a single worker.
 
     All workers must have the same configuration.
     """
@@ -124,7 +124,7 @@ def _keys(proxies: object) -> list[object]:
 
 
 def _changed_keys(change: Change) -> str:
-    """Return a text that lists the removed and added keys, or states that only their order has changed."""
+    """Return a string that lists the removed and added keys, or states that only their order has changed."""
     before, after = _keys(change.old), _keys(change.new)
     gone = [f'"{key}"' for key in before if key not in after]
     added = [f'"{key}"' for key in after if key not in before]

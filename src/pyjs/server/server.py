@@ -1,11 +1,11 @@
 """The server: the node, its listening ports, and the order of its start and stop.
 
-Runs on the running event loop, which belongs to the command (command.py) or to another program (pyjs.aio).
-Changes nothing of the process: no signal handler, no hook, no allocator, no limit. A start has the order of
-its log lines, which test suites wait for: identity, configuration, monitoring, JetStream, routes, clients, `Server
-is ready`.
+The server uses the running event loop, which belongs to the command (command.py) or to another program (pyjs.aio).
+It changes no global state of the process: no signal handler, no hook, no allocator and no limit. The log lines of a
+start have a fixed order, on which test suites rely: identity, configuration, monitoring, JetStream, routes, clients,
+`Server is ready`.
 
-Long because it has all steps of a start and of a stop, in their order.
+Long because it contains every step of a start and of a stop, in order.
 """
 
 from __future__ import annotations
@@ -387,7 +387,7 @@ class Server:
         files.write_ports_file(options.ports_file_dir, listed, self.log)
 
     def reload(self) -> asyncio.Future[str]:
-        """Read the configuration file again and apply it as a whole.
+        """Reread the configuration file and apply it as a whole.
 
         The result of the future is "" on success, otherwise the reason why the file was not applied.
         """

@@ -12,9 +12,8 @@ client that got its answer wakes on the same core, and in that case spinning is 
 only begin a trial: the loop spins for some turns, sleeps at once for as many, and continues for a while with the
 faster method.
 
-Works on any asyncio loop. Benchmark: reqrep, jssync-1 and direct-1 of benchmarks/run.py, and pull-none, where
-spins fail.
-Compiled, because a client that waits for each answer pays for the checks and turns.
+Spinning works on any asyncio loop. Benchmark: reqrep, jssync-1 and direct-1 of benchmarks/run.py, and pull-none,
+where spins fail. Compiled, because a client that waits for each answer pays for the checks and turns.
 """
 
 from libc.stdint cimport int64_t
@@ -68,7 +67,7 @@ cdef class Core:
     cdef void turned(self, int64_t gap_ns, int64_t now_ns) noexcept:
         """Add the time of a turn to the current stage of a trial.
 
-        `gap_ns` is the time from the end of the previous turn to the end of this one.
+        `gap_ns` is the time from the end of the previous turn to the end of this turn.
         """
         if not self.stages:
             return

@@ -46,8 +46,9 @@ class Tracer:
     ) -> None:
         """Create the tracer.
 
-        `direction` is `IN` or `OUT`. `size_max` is the number of bytes shown of a payload; 0 means all. With `amid`,
-        the first bytes may belong to an operation that began before the trace.
+        `direction` is `IN` for bytes from the client, or `OUT` for bytes to the client. `size_max` is the maximum
+        number of bytes of a payload that are logged; 0 means no limit. With `amid`, the first bytes may belong to an
+        operation that began before the trace.
         """
         self._session = session
         self._log = log

@@ -219,7 +219,7 @@ class ReplacedFile:
 
 
 class Release:
-    """A job for any thread that closes replaced files."""
+    """A job that closes replaced files; any thread may run it."""
 
     def __init__(self, files: list[ReplacedFile]) -> None:
         self._files = files

@@ -51,7 +51,7 @@ def sync_path(disk, str path, syncing=None) -> None:
 
 
 class SyncJob:
-    """A job that syncs files and names of a store, for any thread. It does not use the store itself."""
+    """A job that syncs files and names of a store. It does not use the store itself, so any thread may run it."""
 
     def __init__(self, disk, files, directory, mark) -> None:
         self.disk = disk
@@ -566,7 +566,7 @@ cdef class StreamStore:
         return False
 
     def begin_upkeep(self):
-        """Return a job for any thread, whose result must be passed to finish_upkeep, or None if there is no work."""
+        """Return a job that any thread may run, or None if there is no work; pass its result to finish_upkeep."""
         return None
 
     def finish_upkeep(self, error) -> None:

@@ -71,7 +71,7 @@ def numbered(subject: str) -> str:
 
 
 def pattern_of(subject: str) -> tuple[str, list[str]]:
-    """Return `subject` with each `$n` or `{{wildcard(n)}}` token replaced by `*`, and the list of these tokens."""
+    """Return `subject` with each `$n` or `{{wildcard(n)}}` token replaced with `*`, and the list of these tokens."""
     marks = [token for token in subject.split(".") if _is_mark(token)]
     tokens = ["*" if _is_mark(token) else token for token in subject.split(".")]
     return ".".join(tokens), marks
@@ -107,7 +107,7 @@ def _strict(source: str, destination: str) -> SubjectTransform:
 def _reversed(source: str, destination: str) -> SubjectTransform:
     """Return the transform from `destination` to `source`.
 
-    The n-th `*` of `source` is replaced by the n-th reference in `destination`, whatever its number, as in
+    The n-th `*` of `source` is replaced with the n-th reference in `destination`, whatever its number, as in
     nats-server.
     """
     pattern, marks = pattern_of(destination)

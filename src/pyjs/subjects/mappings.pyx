@@ -1,7 +1,7 @@
-"""The subject mappings of an account: the first entry that matches a published subject maps it.
+"""Subject mappings: the first entry that matches a published subject maps it to another subject.
 
 An entry has weighted destinations. If the weights sum to less than 100 percent, the rest of the messages keep the
-published subject, or are dropped if that subject is itself a destination. This module knows nothing of accounts.
+published subject, or are dropped if that subject is itself a destination.
 
 Source: nats.docs "Subject Mapping and Partitioning"; nats-server 2.15.1. Compiled: `select` runs for every publish in
 an account with mappings (benchmarks/: core publish in an account with mappings).
@@ -14,7 +14,7 @@ from pyjs.subjects.rewrite cimport Rewrite
 
 
 cdef class Destinations:
-    """The destinations of one mapped subject, from pairs of a Rewrite and its weight in percent."""
+    """The destinations of one mapped subject, from pairs of a Rewrite and its weight as a percentage."""
 
     def __cinit__(self, list weighted):
         cdef uint32_t total = 0

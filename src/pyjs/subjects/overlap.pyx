@@ -231,7 +231,7 @@ def first_overlap(subjects):
 def first_covered(subjects):
     """Yield between steps; return the first of the valid `subjects` that another of them covers, or None.
 
-    A subject covers another one if it matches every literal subject that the other one matches.
+    A subject covers another subject if it matches every literal subject that the other subject matches.
     """
     return (yield from first_found(subjects, True))
 

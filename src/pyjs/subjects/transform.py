@@ -45,7 +45,7 @@ _OUT_OF_RANGE = "wildcard index out of range"
 
 
 class TransformError(ValueError):
-    """Raised for an invalid transform; its text is that of nats-server."""
+    """Raised for an invalid transform; its message is that of nats-server."""
 
 
 class SubjectTransform:
@@ -55,7 +55,7 @@ class SubjectTransform:
         """Parse the transform from `source` to `destination`; an empty `source` means `>`.
 
         Raises:
-            TransformError: the transform is invalid; the error text is that of nats-server.
+            TransformError: the transform is invalid; the error message is that of nats-server.
         """
         self.source = (source or ">").encode()
         self._same = self.source == b">" and destination == ">"
@@ -110,7 +110,7 @@ def open_transform(source: str, destination: str, rng: Rng) -> SubjectTransform 
     """Return the transform from `source` to `destination`, or None if `destination` is empty.
 
     Raises:
-        TransformError: the transform is invalid; the error text is that of nats-server.
+        TransformError: the transform is invalid; the error message is that of nats-server.
     """
     return SubjectTransform(source, destination, rng) if destination else None
 
@@ -119,7 +119,7 @@ def check_transform(source: str, destination: str) -> None:
     """Check that a transform is valid; an empty `destination` is valid.
 
     Raises:
-        TransformError: the transform is invalid; the error text is that of nats-server.
+        TransformError: the transform is invalid; the error message is that of nats-server.
     """
     open_transform(source, destination, Rng())
 
@@ -128,7 +128,7 @@ def check_mapping(source: str, destination: str) -> None:
     """Check that a subject mapping is valid. As in nats-server, check the destination before the source.
 
     Raises:
-        TransformError: the transform is invalid; the error text is that of nats-server.
+        TransformError: the transform is invalid; the error message is that of nats-server.
     """
     ended = False
     for token in destination.split(".") if destination else ():

@@ -193,7 +193,7 @@ class Answers:
     def _change(self, body: bytes, missing: str, change: Callable[[ClientSession], None]) -> bytes:
         """Apply `change` to the session that the request names; return the answer.
 
-        `missing` is the error text if there is no such session.
+        `missing` is the error message if there is no such session.
         """
         try:
             given = decode(body, CLIENT_ID, strict=False) if body else {}

@@ -1,6 +1,6 @@
 """The bodies of system requests: their fields, the servers that they select, and the arguments for monitoring views.
 
-Source: nats.docs "System Events"; names, types and error texts probed on nats-server 2.15.1
+Source: nats.docs "System Events"; names, types and error messages probed on nats-server 2.15.1
 (tests/conformance/test_system_account.py).
 """
 
@@ -80,7 +80,7 @@ def read_body(name: str, body: bytes) -> dict[str, Any]:
     """Return the fields in the body of a request for the page `name`.
 
     Raises:
-        JsonFault: the body is invalid; the error text is that of nats-server.
+        JsonFault: the body is invalid; the error message is that of nats-server.
     """
     return decode(body, BODIES[name], strict=False)
 

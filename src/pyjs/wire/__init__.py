@@ -1,1 +1,1 @@
-"""Bytes to operations and back: the client protocol, frames, PROXY headers and keys, without sockets."""
+"""Parsers and encoders of the client protocol, frames, PROXY headers and keys. They use no sockets."""

@@ -1,4 +1,4 @@
-"""Nkeys: Ed25519 keys, written as texts that include their kind (user, account, ...), and signatures.
+"""Nkeys: Ed25519 keys, written as strings that include their kind (user, account, ...), and signatures.
 
 The text of a public key is base 32, without padding, of: kind (1 byte), key (32), CRC-16 of both (2, little endian).
 In the text of a seed, two bytes before the key have the marker of a seed (5 bits) and the kind of the key (5 bits).

@@ -5,8 +5,8 @@ operation so that the read's memory may be freed. Operations are parsed in place
 between reads is copied, with no more bytes of the next read than the operation needs. Invariant: the same bytes give
 the same operations, however they are split into reads.
 
-Knows only the grammar and the size limits: no subscriptions, no replies. The grammar and the reaction to each
-kind of wrong input follow nats-server 2.15: tests/conformance/scenarios/core. Compiled: runs for every message
+The parser handles only the grammar and the size limits. The grammar and the reaction to each
+kind of wrong input follow nats-server 2.15: tests/conformance/scenarios/core. Compiled: it runs for every message
 (benchmarks/: core publish, 1-1).
 """
 from libc.stdint cimport uint32_t

@@ -7,7 +7,7 @@
 Numbers are big-endian. This module knows nothing of sockets: it reads the bytes received so far, at most 64 KiB of
 them.
 
-Source: https://www.haproxy.org/download/2.9/doc/proxy-protocol.txt; error texts are nats-server 2.15.1's,
+Source: https://www.haproxy.org/download/2.9/doc/proxy-protocol.txt; error messages are nats-server 2.15.1's,
 tests/conformance/test_proxy_protocol.py.
 """
 
@@ -31,7 +31,7 @@ UNSUPPORTED = "unsupported PROXY protocol feature"
 
 
 class BadHeader(ValueError):
-    """Raised for an invalid header; the exception's text is the reason."""
+    """Raised for an invalid header; the exception's message is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ def read_header(data: bytes) -> ProxyHeader | None:
 
 
 def missing(data: bytes) -> str:
-    """Return the beginning of the error text for an incomplete header."""
+    """Return the beginning of the error message for an incomplete header."""
     if len(data) < PREFIX_SIZE:
         return "failed to read protocol version"
     if data.startswith(PREFIX_V1):

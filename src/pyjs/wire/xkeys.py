@@ -19,7 +19,7 @@ NONCE_SIZE = 24
 
 
 class SealBroken(ValueError):
-    """Raised when a message cannot be sealed or opened; the exception's text is the reason."""
+    """Raised when a message cannot be sealed or opened; the exception's message is the reason."""
 
 
 class CurveKeyPair:

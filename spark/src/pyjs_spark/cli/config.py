@@ -114,7 +114,7 @@ def _table(said: Mapping[str, object], name: str) -> Mapping[str, object]:
 
 
 def _flat(section: Mapping[str, object], before: str = "") -> Iterator[tuple[str, str]]:
-    """Yield the keys of a table and its inner tables in dotted form, with their values as text for Spark."""
+    """Yield the keys of a table and its inner tables in dotted form, with their values as strings for Spark."""
     for key, value in section.items():
         if isinstance(value, dict):
             yield from _flat(value, f"{before}{key}.")
@@ -123,7 +123,7 @@ def _flat(section: Mapping[str, object], before: str = "") -> Iterator[tuple[str
 
 
 def _text(key: str, value: object) -> str:
-    """Return the value of a key as text for Spark; a list of texts is joined by commas.
+    """Return the value of a key as a string for Spark; a list of strings is joined with commas.
 
     Raises:
         OptionError: the value has another type.
@@ -140,7 +140,7 @@ def _text(key: str, value: object) -> str:
 
 
 def _texts(key: str, value: object) -> list[str]:
-    """Return the value of a key as a list of texts; a single text becomes a list.
+    """Return the value of a key as a list of strings; a single string becomes a list.
 
     Raises:
         OptionError: the value has another type.

@@ -80,8 +80,8 @@ def _share_zip(spark: SparkSession) -> None:
 def session(app_name: str = "pyjs", master: str = "local[*]", **conf: object) -> SparkSession:
     """Return a Spark session with `jetstream` registered; `conf` overrides the defaults.
 
-    Names of Spark's settings have dots: `session(**{"spark.ui.enabled": "true"})`. If a session already
-    exists, it gets the settings that can still change, and is returned.
+    Names of Spark's settings contain dots, so they are passed as `session(**{"spark.ui.enabled": "true"})`. If a
+    session already exists, it gets the settings that can still change, and is returned.
 
     Raises:
         SparkMissing: pyspark, pyarrow, or Java 17 or newer is missing.

@@ -61,7 +61,7 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class TableFile:
-    """One file that a task wrote."""
+    """A file that a task wrote: messages of one date, with sequences in [low, high)."""
 
     path: str  # below parts_folder
     date: str

@@ -73,8 +73,8 @@ def backwards(messages: DataFrame, column: str = "ts_ns") -> DataFrame:
 def event_times(messages: DataFrame, where: str) -> DataFrame:
     """Return stream, seq, ts_ns and event_ns of each message.
 
-    `where` is the place of the event time, as header:NAME or json:FIELD. A time is a text in RFC 3339, or a number of
-    s, ms, us or ns since 1970; the unit is derived from the size of the number. For any other value, event_ns is
+    `where` is the place of the event time, as header:NAME or json:FIELD. A time is a string in RFC 3339, or a number
+    of s, ms, us or ns since 1970; the unit is derived from the size of the number. For any other value, event_ns is
     null.
     """
     kind, _, name = where.partition(":")

@@ -2,7 +2,7 @@
 
 Each kind of job is a JobKind; cli/config.py lists all of them. In a file, the keys of a job are in the section
 [pipeline]; on the command line they are flags (--name), or positional arguments. All values are handled as text and
-parsed like options, so that files and the command line refuse the same values with the same error texts.
+parsed like options, so that files and the command line refuse the same values with the same error messages.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ def explained(spans: Sequence[Span], more: str, **said: object) -> Outcome:
 
 
 def read_options(said: Said, options: Mapping[str, str]) -> tuple[dict[str, str], Any]:
-    """Return the options of a job that reads `stream`, as texts and in parsed form.
+    """Return the options of a job that reads `stream`, as strings and in parsed form.
 
     Raises:
         OptionError: an option is unknown or not allowed, or names the stream.
@@ -203,7 +203,7 @@ class JobKind:
         spark: Mapping[str, str] | None = None,
         catalog: Mapping[str, str] | None = None,
     ) -> Job:
-        """Return the job that the texts define.
+        """Return the job that the values define.
 
         Raises:
             OptionError: a key or an option is missing or not allowed.

@@ -33,7 +33,7 @@ LACKING, OTHER = "held_ns IS NULL", "held_ns <> there_ns"  # SQL conditions on t
 
 @dataclass
 class Reconciled:
-    """The findings about one stream. Ranges are [low, high); long lists are cut."""
+    """The findings about one stream. Ranges are [low, high); long lists are truncated."""
 
     files: int = 0
     rows: int = 0

@@ -373,7 +373,7 @@ class Client:
         """Return the numbers in a line of a message.
 
         Raises:
-            ProtocolError: a text in `texts` is not a number.
+            ProtocolError: a string in `texts` is not a number.
         """
         if not all(text.isdigit() and len(text) <= DIGITS_MAX for text in texts):
             raise self._no_frame(words)

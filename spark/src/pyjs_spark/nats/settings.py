@@ -67,12 +67,12 @@ class Address:
 
 
 def parse_address(server: str) -> Address:
-    """Return the address in a text such as `nats://user:password@host:port`.
+    """Return the address in a string such as `nats://user:password@host:port`.
 
     All parts except the host are optional.
 
     Raises:
-        SparkError: the text is no address; the error does not repeat a password.
+        SparkError: the string is not an address; the error does not repeat a password.
     """
     shown = _without_user(server)
     try:

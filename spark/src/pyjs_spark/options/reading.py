@@ -1,4 +1,4 @@
-"""Options of the data source: their table, and the parser of the texts that Spark passes.
+"""Options of the data source: their table, and the parser of the strings that Spark passes.
 
 Options are checked on the driver when the data source is created, before any job. Names are case-insensitive,
 as in Spark. Secrets given as `env:NAME` or `file:PATH` keep that form until the client needs them, on the

@@ -36,21 +36,21 @@ class Position:
 
 
 def refuse(said: Collection[str], names: Iterable[str], why: str) -> None:
-    """Raise OptionError if one of the options `names` was given; `why` is the rest of its text."""
+    """Raise OptionError if one of the options `names` was given; `why` is the rest of its message."""
     for name in names:
         if name in said:
             raise OptionError(f"option {name} {why}")
 
 
 def text(value: str) -> str:
-    """Return the text without white space at its ends. Raises ValueError if nothing is left."""
+    """Return the string without white space at its ends. Raises ValueError if nothing is left."""
     if not value.strip():
         raise ValueError("a text that is not empty")
     return value.strip()
 
 
 def boolean(value: str) -> bool:
-    """Return True for "true" and False for "false" in any case. Raises ValueError for other texts."""
+    """Return True for "true" and False for "false" in any case. Raises ValueError for other strings."""
     words = {"true": True, "false": False}
     if value.strip().lower() not in words:
         raise ValueError("true or false")
@@ -58,7 +58,7 @@ def boolean(value: str) -> bool:
 
 
 def count(low: int = 1, high: int = SEQ_MAX) -> Callable[[str], int]:
-    """Return a parser of integers from `low` to `high`, which raises ValueError for any other text."""
+    """Return a parser of integers from `low` to `high`, which raises ValueError for any other string."""
 
     def parse(value: str) -> int:
         if not re.fullmatch(r"\d+", value.strip(), re.ASCII) or not low <= int(value) <= high:
@@ -69,7 +69,7 @@ def count(low: int = 1, high: int = SEQ_MAX) -> Callable[[str], int]:
 
 
 def one_of(*words: str) -> Callable[[str], str]:
-    """Return a parser that accepts each of the given words in any case, and raises ValueError for other texts."""
+    """Return a parser that accepts each of the given words in any case, and raises ValueError for other strings."""
     known = {word.lower(): word for word in words}
 
     def parse(value: str) -> str:
@@ -81,7 +81,7 @@ def one_of(*words: str) -> Callable[[str], str]:
 
 
 def like(pattern: str, hint: str) -> Callable[[str], str]:
-    """Return a parser of texts that match a pattern; for other texts, it raises ValueError with `hint`."""
+    """Return a parser of strings that match a pattern; for other strings, it raises ValueError with `hint`."""
 
     def parse(value: str) -> str:
         if not re.fullmatch(pattern, value.strip()):
@@ -97,7 +97,7 @@ def seconds(value: str) -> float:
     A number without a unit is in seconds.
 
     Raises:
-        ValueError: the text is not a duration above zero, or is longer than ten years.
+        ValueError: the string is not a duration above zero, or is longer than ten years.
     """
     match = DURATION.fullmatch(value.strip().lower())
     found = float(match[1]) * SECONDS[match[2] or "s"] if match is not None else 0.0
@@ -110,7 +110,7 @@ def byte_size(value: str) -> int:
     """Return a number of bytes; the suffixes k, m, g and t multiply by powers of 1024.
 
     Raises:
-        ValueError: the text is not a number of bytes above zero.
+        ValueError: the string is not a number of bytes above zero.
     """
     match = SIZE.fullmatch(value.strip().lower())
     if match is None or int(match[1]) == 0:
@@ -131,9 +131,9 @@ def words(value: str) -> tuple[str, ...]:
 
 
 def list_of(pattern: str, hint: str) -> Callable[[str], tuple[str, ...]]:
-    """Return a parser of comma-separated lists of texts that match a pattern.
+    """Return a parser of comma-separated lists of strings that match a pattern.
 
-    The parser raises ValueError with `hint` for other texts.
+    The parser raises ValueError with `hint` for other strings.
     """
     one = like(pattern, hint)
     return lambda value: tuple(one(name) for name in words(value))
@@ -170,7 +170,7 @@ def domain(value: str) -> str:
     """Return the API prefix of a JetStream domain.
 
     Raises:
-        ValueError: the text is not the name of a domain.
+        ValueError: the string is not the name of a domain.
     """
     if not re.fullmatch(r"[^\s.*>$]+", value.strip()):
         raise ValueError("the name of a domain: one token without '.', '*', '>' and '$'")
@@ -181,7 +181,7 @@ def api_prefix(value: str) -> str:
     """Return the subject prefix of the JetStream API, without a dot at its end.
 
     Raises:
-        ValueError: the text is not a subject without wildcards.
+        ValueError: the string is not a subject without wildcards.
     """
     prefix = value.strip().removesuffix(".")
     if not is_subject(prefix) or "*" in prefix or ">" in prefix:
@@ -193,7 +193,7 @@ def moment(value: str) -> int:
     """Return a point in time in ns since 1970, from RFC 3339 or from a number of ms since 1970.
 
     Raises:
-        ValueError: the text is neither.
+        ValueError: the string is neither.
     """
     said = value.strip()
     if re.fullmatch(r"\d{1,14}", said, re.ASCII):
@@ -210,7 +210,7 @@ def headers(value: str) -> str:
     """Return map, raw or false; "true", as used with Kafka, means map.
 
     Raises:
-        ValueError: the text is none of these words.
+        ValueError: the string is none of these words.
     """
     said = value.strip().lower()
     return "map" if said == "true" else one_of("map", "raw", "false")(said)
@@ -222,7 +222,7 @@ def moments(value: str) -> tuple[tuple[str, int], ...]:
     The numbers in the JSON are ms since 1970; a time in RFC 3339 is allowed too.
 
     Raises:
-        ValueError: the text is not such a JSON object.
+        ValueError: the string is not such a JSON object.
     """
     hint = 'JSON such as {"ORDERS": 1795000000000} (milliseconds since 1970, or a time with zone)'
     said = _streams(value, hint)
@@ -238,7 +238,7 @@ def _streams(value: str, hint: str) -> dict[str, object]:
     A value {"0": x}, a partition in Kafka's form, means x.
 
     Raises:
-        ValueError: the text is no such object; the error has `hint`.
+        ValueError: the string is not such an object; the error has `hint`.
     """
     try:
         said = strict_json.an_object(value)
@@ -255,7 +255,7 @@ def _streams(value: str, hint: str) -> dict[str, object]:
 def position(*allowed: str) -> Callable[[str], Position]:
     """Return a parser of a position: one of the words, or JSON of streams with their sequences.
 
-    The parser raises ValueError for other texts.
+    The parser raises ValueError for other strings.
     """
     hint = " or ".join([*allowed, 'JSON such as {"ORDERS": 1234}'])
 

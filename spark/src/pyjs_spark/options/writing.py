@@ -1,4 +1,4 @@
-"""Options of writing: their table, and the parser of the texts from Spark.
+"""Options of writing: their table, and the parser of the strings from Spark.
 
 The connection options are the same as for reading. A write refuses all other options of reading, and vice
 versa, so that no option is accepted and then ignored.
@@ -49,7 +49,7 @@ def _subject(value: str) -> str:
 
 
 def subject_fault(value: str) -> str:
-    """Return the reason why a text cannot be the subject of a message; "" if it can."""
+    """Return the reason why a string cannot be the subject of a message; "" if it can."""
     if not value:
         return "no character"
     if re.search(r"[\x00-\x20\x7f]", value):

@@ -1,4 +1,4 @@
-"""Messages of one range by bulk read: chunks of raw records, and entries that locate the records.
+"""Bulk read of the messages in one range: chunks of raw records, and entries that locate the records.
 
 pyjs-server offers bulk reads ($JS.API.PYJS.BULK.READ) for streams that allow direct gets. The server answers a
 request with some chunks, and keeps no state. The next request is sent when the last chunk of the previous
@@ -6,16 +6,16 @@ answer has arrived, before that chunk is decoded. While the caller processes a b
 if a caller is slow for minutes, no bytes wait for it on the server. The read leaves nothing on the server, so
 it can be repeated.
 
-If no column needs the records, only entries are requested. The client checks the records, which saves the
-server's processor time. If a check fails, the request is repeated with checks by the server, which then
-reports whether the record is damaged.
+If the entries suffice to fill the columns, no records are requested. The client checks the records that it
+receives, which saves CPU time on the server. If a check fails, the request is repeated with checks by the server,
+which then reports damaged records.
 
     chunk = "PYJB" version u16 flags u16 first u64 next u64 stream_first u64 stream_last u64
             entries u32 data_size u32 segment u32 lost u32 incarnation u64   entry* (40 each)  data
 
 A chunk has every existing message in [first, next) that was requested. It also has the stream's first
-sequence at that moment. That sequence shows, without another request, whether missing messages were trimmed or
-deleted.
+sequence at the time of the answer. That sequence shows, without another request, whether missing messages were
+trimmed or deleted.
 
 Source: docs/bulk-read.md.
 """

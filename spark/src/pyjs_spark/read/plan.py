@@ -108,7 +108,7 @@ def seq_of(position: Position, state: StreamState, option: str) -> int:
     """Return the sequence that a position denotes in one stream.
 
     Raises:
-        OptionError: the position names other streams, but not this one.
+        OptionError: the position names other streams, but not this stream.
     """
     at: int | str | None = position.word or dict(position.streams).get(state.name)
     if at is None:

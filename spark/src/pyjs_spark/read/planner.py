@@ -134,7 +134,7 @@ class Planner:
         return lookup.next_seq(self._api, state, first_seq, subjects) if is_useful else first_seq
 
     def _not_there(self, option: str, seq: int, state: StreamState) -> str:
-        """Return the start of the error text for a position after the end of a stream."""
+        """Return the start of the error message for a position after the end of a stream."""
         name = state.name.removeprefix(buckets.KV_PREFIX) if self.options.buckets else state.name
         last = f"the last sequence of stream {state.name} is {state.last_seq}"
         return f'option {option}={{"{name}": {seq}}}: {last}; give at most {state.end}'

@@ -40,7 +40,7 @@ ZEROS_KEPT = 16  # without the mark, up to this many zeros after the last nonzer
 
 
 class Unusable(Exception):
-    """Raised when a file is damaged, or changed during the read; the text has the place and the fault."""
+    """Raised when a file is damaged, or changed during the read; the error message states the place and the fault."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -155,7 +155,7 @@ class Keys:
 
 
 def _value(key: str, payload: bytes) -> dict[str, Any]:
-    """Return the value of a key, without its format version.
+    """Decode `payload`, the value of a key; return its fields without the format version.
 
     Raises:
         ReplayDiffers: another version of this package wrote the value.

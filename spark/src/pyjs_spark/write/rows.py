@@ -67,7 +67,7 @@ class RowReader:
         """Return the cells of a batch whose first row is row `first` of the partition.
 
         Raises:
-            RowRefused: a row cannot be a message; the text has its number and content.
+            RowRefused: a row cannot be a message; the error message states the number and content of the row.
         """
         plan = self._plan
         data = self._full(batch, plan.data, "data", first)
@@ -263,7 +263,7 @@ def _shown(text: str | None) -> str:
 
 
 def _plain(array: pa.Array) -> pa.Array:
-    """Return a column of texts or bytes whose 4-byte offsets start at its first value."""
+    """Return a column of strings or bytes whose 4-byte offsets start at its first value."""
     kind = array.type
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
         return array

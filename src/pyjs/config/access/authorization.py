@@ -42,7 +42,7 @@ def read_auth_timeout(reading: Reading, key: Key, value: Value, target: object) 
 
 
 def _read_key(reading: Reading, key: Key, value: Value, target: object) -> str:
-    """Read a public account key or, for the key `xkey`, a public curve key; refuse any other text."""
+    """Read a public account key or, for the key `xkey`, a public curve key; refuse any other string."""
     text = str(STRING.read(reading, key, value, target))
     kind, name = (CURVE, "callout xkey") if key.name == "xkey" else (NKEY_ACCOUNT, "callout user")
     if public_key(text, kind) is None:

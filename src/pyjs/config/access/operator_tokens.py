@@ -1,7 +1,7 @@
 """Tokens in the configuration of operator mode, and rules that combine several of its options.
 
-Checks the signatures of tokens; the expiry of a token is checked when it is used. This module and the claims are
-imported only for a configuration with operators, since importing them takes a tenth of the start-up time.
+This module checks the signatures of tokens; the expiry of a token is checked when it is used. This module and the
+claims are imported only for a configuration with operators, since importing them takes a tenth of the start-up time.
 
 Source: nats.docs "JWT Authentication"; texts of nats-server 2.15.1, tests/conformance/test_jwt_config.py.
 """
@@ -31,7 +31,7 @@ VERSION = (2, 15, 1)  # the highest server version that operators may require
 
 
 def read_operators(reading: Reading, key: Key, value: Value, target: object) -> tuple[OperatorOptions, ...]:
-    """Read the operators: each text is a token, or the path of a file that contains a token.
+    """Read the operators: each string is a token, or the path of a file that contains a token.
 
     If there is a single operator, its token names an account server, and `target` has no resolver, then set the
     resolver of `target` to that server.

@@ -34,7 +34,7 @@ _TWO_CONNECTIONS = "between two servers, small messages have one connection and 
 
 
 class BadRoute(ValueError):
-    """Raised for a text that is not the address of a route; the message has the reason."""
+    """Raised for a string that is not the address of a route; the message states the reason."""
 
 
 def read_route(text: str) -> RouteUrl:
@@ -58,7 +58,7 @@ def read_route(text: str) -> RouteUrl:
 
 
 def _without_login(text: str) -> str:
-    """Return `text` for an error text: only the scheme, "..." and the part after the last @, if there is one."""
+    """Return `text` for an error message: only the scheme, "..." and the part after the last @, if there is one."""
     head, found, tail = text.rpartition("@")
     scheme = f"{head.partition('//')[0]}//" if "//" in head else ""
     return f"{scheme}...@{tail}" if found else text

@@ -133,7 +133,7 @@ def origin_of(text: str) -> tuple[str, str, int]:
     """Return (scheme, host in lower case, port) of an origin; a missing port is that of HTTPS or HTTP.
 
     Raises:
-        ValueError: `text` has no scheme, or its port is invalid; the message has the reason.
+        ValueError: `text` has no scheme, or its port is invalid; the message states the reason.
     """
     parts = urlsplit(text)
     if not parts.scheme:

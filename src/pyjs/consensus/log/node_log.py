@@ -597,7 +597,10 @@ class NodeLog:
     # -- reuse of files ------------------------------------------------------------------------------------
 
     def crowding(self) -> list[int]:
-        """Return the groups with so many records in the oldest file that they must be compacted, not copied."""
+        """Return the groups that must be compacted, because their records in the oldest file are too many to copy.
+
+        The result is empty unless the log has so many files that the oldest should be freed.
+        """
         return sorted(self._shelf.oldest.crowded) if self._has_many_files() else []
 
     def _has_many_files(self) -> bool:

@@ -1,4 +1,4 @@
-"""Reads a node log: its groups, its end, and its lost records. Does not write.
+"""The reader of a node log: it finds the groups, the end and the lost records, and writes nothing.
 
 A missing record was either never durable, or is damaged. `synced` in later records decides: if it shows that
 the missing record was durable, the record is damaged, and reading continues after it. Otherwise the log ends

@@ -40,7 +40,7 @@ class Attempt(Protocol):
     """Work whose result a login waits for, such as a password check in a thread."""
 
     def cancel(self) -> None:
-        """Cancel the work, because the session that waits for it has ended."""
+        """Cancel the work, because the session that is waiting for it has ended."""
 
 
 class Started(Attempt, Protocol):
@@ -196,7 +196,7 @@ class Login:
         return f" - Token {quoted('[REDACTED]')}" if options.auth_token else ""
 
     def _take_token(self, user: User) -> None:
-        """Set the timer for the expiry of the user's token, and enforce the token's limit of subscriptions."""
+        """Set the timer for the expiry of the user's token, and enforce the token's limit on subscriptions."""
         session, token = self._session, user.token
         if self._expiry is not None:
             self._expiry.cancel()

@@ -8,7 +8,7 @@ from pyjs.base.gotext import quoted_bytes
 
 
 class Violation(NamedTuple):
-    """One permissions violation: its text for the client, and its text for the log."""
+    """One permissions violation: its message for the client, and its message for the log."""
 
     error: str  # of the -ERR line
     logged: str

@@ -95,7 +95,7 @@ class AccountFetch(Job):
         self.wanted = True  # False: no login waits, so a `run` that has not begun does nothing
 
     def run(self) -> None:
-        """Fetch and decode the token; raise ResolverFault if no login waits for it any more."""
+        """Fetch and decode the token; raise ResolverFault if no login is waiting for it any more."""
         if not self.wanted:
             raise ResolverFault("nobody waits for it any more")
         self._token = account_token(self.resolver.fetch(self._name), self._now_s)

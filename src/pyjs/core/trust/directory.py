@@ -33,7 +33,7 @@ HASH_SIZE = 32
 
 
 class DirectoryFault(Exception):
-    """Raised when a token cannot be written or removed; its text is that of nats-server."""
+    """Raised when a token cannot be written or removed; its message is that of nats-server."""
 
 
 class TokenDirectory:

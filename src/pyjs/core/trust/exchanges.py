@@ -4,7 +4,7 @@ A changed account and the accounts that import from it are checked again. An imp
 exporting account is missing, has no effect until one of the two accounts changes, as in nats-server. An import ends
 when its activation token expires.
 
-Checks run at once up to a limit of work, and continue in later turns.
+Checks run at once up to a limit on work, and continue in later turns.
 
 Source: nats-server 2.15.1, tests/conformance/test_jwt_exchange.py.
 """

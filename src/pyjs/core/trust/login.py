@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class Refused(Exception):
-    """Raised when a login is refused; the exception's text is for the log."""
+    """Raised when a login is refused; the exception's message is for the log."""
 
     def __init__(self, text: str, *, is_error: bool = False, fault: ProxyFault | None = None) -> None:
         super().__init__(text)

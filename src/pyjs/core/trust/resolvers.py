@@ -20,7 +20,7 @@ MISSING = "account missing"
 
 
 class ResolverFault(Exception):
-    """Raised when a resolver has no token for an account; the exception's text is the reason."""
+    """Raised when a resolver has no token for an account; the exception's message is the reason."""
 
 
 class Resolver(ABC):

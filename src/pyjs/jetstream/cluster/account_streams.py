@@ -88,7 +88,7 @@ class AccountStreams:
         """Refuse a new or updated stream that exceeds a limit of the account.
 
         Raises:
-            ApiError: the limit of streams or of reserved bytes is exceeded.
+            ApiError: the limit on streams or on reserved bytes is exceeded.
         """
         if bounds.max_streams <= 0 and bounds.max_bytes < 0:
             return

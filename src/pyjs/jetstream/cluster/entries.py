@@ -415,7 +415,7 @@ def encode(entry: Entry) -> bytes:
     """Return the bytes of an entry.
 
     Raises:
-        BadRow: no server would accept the entry, so it must not be proposed; the text names the field.
+        BadRow: no server would accept the entry, so it must not be proposed; the message names the field.
     """
     data = pack([VERSION, int(KINDS[type(entry)]), *entry.fields()])
     decode(data)

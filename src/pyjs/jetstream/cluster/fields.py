@@ -1,6 +1,6 @@
 """Packed lists whose values are read in order, each checked against its kind and its bounds.
 
-    row = msgpack list; its values are whole numbers, texts, booleans, lists of texts, lists of rows, or a map
+    row = msgpack list; its values are whole numbers, strings, booleans, lists of strings, lists of rows, or a map
 
 A packed row comes from another server or from a disk. Any bytes lead either to values or to a BadRow that names the
 first wrong field. This module does not interpret the values.
@@ -23,7 +23,7 @@ TEXTS_MAX = 1024  # maximum number of texts in one list
 
 
 class BadRow(PyjsError):
-    """Raised if bytes are not a valid row. The exception's text names the first wrong field."""
+    """Raised if bytes are not a valid row. The exception's message names the first wrong field."""
 
 
 class Row:

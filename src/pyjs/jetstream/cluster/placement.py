@@ -46,7 +46,7 @@ class Rules:
 
 @dataclass(slots=True)
 class Misfits:
-    """The reasons why servers did not fit, for the text of the refusal."""
+    """The reasons why servers did not fit, for the error message."""
 
     offline: bool = False
     excluded: bool = False
@@ -95,7 +95,7 @@ def place(
     streams that are only planned.
 
     Raises:
-        ApiError: 10005, too few servers fit; the text lists the reasons.
+        ApiError: 10005, too few servers fit; the message lists the reasons.
     """
     wanted = config.num_replicas
     if len(kept) >= wanted:
@@ -160,7 +160,7 @@ def fitting(
 ) -> tuple[int, ...]:
     """Return the servers in `nodes` that fit a new configuration of the stream that they hold.
 
-    The limits of bytes and of replicated streams are not checked, because these servers already hold the stream.
+    The limits on bytes and on replicated streams are not checked, because these servers already hold the stream.
     """
     search = _Search(replace(config, max_bytes=-1), cluster, load, replace(rules, max_ha_assets=0), [])
     known = {server.node: server for server in servers}

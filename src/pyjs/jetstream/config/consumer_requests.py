@@ -2,7 +2,7 @@
 
 This module knows nothing of limits and conflicts (jetstream/rules/consumer.py).
 
-Source: error texts probed on nats-server 2.15.1.
+Source: error messages probed on nats-server 2.15.1.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Strict JSON: request bodies decoded against a table of fields, with nats-server's error texts.
+"""Strict JSON: request bodies decoded against a table of fields, with nats-server's error messages.
 
 A request is decoded as nats-server does it: unknown fields are refused, names match regardless of case, null leaves a
 field unset, several objects one after another are merged, and the first error in document order is reported. Knows
@@ -8,7 +8,7 @@ declared options (jetstream/config/declared.py).
 A valid request takes one orjson call and a walk. Only after a fault does the scanner in base/json_scan.pyx look up
 text positions and the raw text of numbers.
 
-Source: error texts probed on nats-server 2.15.1, see tests/unit/jetstream/config/test_json_strict.py.
+Source: error messages probed on nats-server 2.15.1, see tests/unit/jetstream/config/test_json_strict.py.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Path = tuple[str | int, ...]
 
 @dataclass(eq=False, repr=False, slots=True)
 class Struct:
-    """The fields of a JSON object; `name` is its name in error texts."""
+    """The fields of a JSON object; `name` is its name in error messages."""
 
     name: str
     fields: dict[str, Kind]
@@ -46,7 +46,7 @@ class Kind:
     """The type of a field.
 
     `name` is a number kind of base/bounds, "string", "bool", "time.Time", "enum", "struct", "list"
-    or "map"; `shown` is its name in error texts, if that differs.
+    or "map"; `shown` is its name in error messages, if that differs.
     """
 
     name: str
@@ -57,7 +57,7 @@ class Kind:
     unknown_text: str = ""  # for an enum: the whole error text for an unknown word; "": the default text
 
     def title(self) -> str:
-        """Return the kind's name in error texts."""
+        """Return the kind's name in error messages."""
         return self.shown or self.name
 
 
@@ -95,7 +95,7 @@ def decode(body: bytes, root: Struct, strict: bool = True) -> JsonObject:
     If `strict` is false, unknown fields are omitted instead of refused. An empty body sets no fields.
 
     Raises:
-        JsonFault: `body` is invalid; the exception's text follows "invalid JSON: " in answers.
+        JsonFault: `body` is invalid; the exception's message follows "invalid JSON: " in answers.
     """
     reader = _Reader(body, root, strict)
     try:
@@ -109,7 +109,7 @@ def decode(body: bytes, root: Struct, strict: bool = True) -> JsonObject:
 
 
 class _Reader:
-    """One call of `decode`, which checks values and composes the error text for the first invalid one."""
+    """One call of `decode`, which checks values and composes the error message for the first invalid one."""
 
     def __init__(self, body: bytes, root: Struct, strict: bool) -> None:
         self._body = body
@@ -258,7 +258,7 @@ _TIME_RANGES = {"month": (1, 12), "day": (1, 31), "hour": (0, 23), "minute": (0,
 
 
 def _time_fault(text: str) -> str:
-    """Return the part of the error text that names the first invalid part of an RFC 3339 time."""
+    """Return the part of the error message that names the first invalid part of an RFC 3339 time."""
     rest = text
     for part, form, name in _TIME_PARTS:
         found = form.match(rest)

@@ -2,7 +2,7 @@
 
 This module knows nothing of limits and conflicts (jetstream/rules/stream.py).
 
-Source: error texts probed on nats-server 2.15.1; nats.docs "JetStream wire API Reference".
+Source: error messages probed on nats-server 2.15.1; nats.docs "JetStream wire API Reference".
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ matches of the filter. It sends to the waiting requests, round robin, or to the 
 is ready and max_ack_pending allows it.
 
 The parts hold the state: `cursor` the next message, `acks` pending deliveries and the ack floor, `requests` the pull
-requests and the pin, `push` the deliver subject, `flow` and `pacing` the limits of the rate, `keeper` the file. This
-module combines them. Knows the store, but not the stream; nothing of API calls and files.
+requests and the pin, `push` the deliver subject, `flow` and `pacing` the limits on the rate, `keeper` the file. This
+module combines them. It uses the store, but not the stream, API calls or files.
 
 Invariants, asserted before each write of the state and checked after each read (replay.pyx):
 every pending sequence <= delivered_seq < next_seq.
@@ -175,7 +175,7 @@ cdef class Consumer(StreamConsumer):
         self.paused_until = until - self.turn.skew if 0 < until < NEVER_NS else until
 
     def clock_stepped(self) -> None:
-        """Compute the end of a pause again, after the wall clock was set."""
+        """Recompute the end of a pause after the wall clock has been set."""
         if self.paused_until:
             self.set_pause()
             self.arm_timer()

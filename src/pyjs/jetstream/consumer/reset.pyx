@@ -18,7 +18,7 @@ def reset_seq(Consumer consumer not None, uint64_t wanted) -> int:
     """Return the sequence at which to continue: `wanted`, or the one after the ack floor if `wanted` is 0.
 
     Raises:
-        ValueError: the deliver policy forbids it; the exception's text states the reason.
+        ValueError: the deliver policy forbids it; the exception's message states the reason.
     """
     config = consumer.config
     if wanted == 0:

@@ -1,4 +1,4 @@
-"""Writes the state of a consumer to its file."""
+"""The writer of a consumer's state file."""
 from pyjs.jetstream.consumer.acks.log cimport StateLog
 
 cdef enum KeepState:

@@ -28,7 +28,7 @@ cdef class StateKeeper:
 
     @property
     def is_rewriting(self) -> bool:
-        """Whether a thread is writing a snapshot, for which the consumer waits."""
+        """Whether a thread is writing a snapshot, for which the consumer is waiting."""
         return self.state == REWRITING
 
     cdef bint wants_rewrite(self) noexcept:

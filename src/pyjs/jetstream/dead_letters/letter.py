@@ -1,7 +1,8 @@
 """A dead letter: subject and headers made from a message, and the message made from a letter for its replay.
 
-Works only on bytes. The headers of a message keep their order and their values. Names that begin with `Nats-` or
-`Dead-Letter-` get a prefix, since they would act on the letter, or be mistaken for its own; a replay removes it.
+This module works only on bytes. The headers of a message keep their order and their values. Names that begin with
+`Nats-` or `Dead-Letter-` get a prefix, since they would act on the letter, or be mistaken for its own; a replay
+removes it.
 
 Grammar of the headers that are added:
 

@@ -98,7 +98,7 @@ class LetterSender:
         return letters.term(self._consumer, seq, cseq, reason_of_term(reason))
 
     def wake(self) -> None:
-        """Begin to send the waiting letters, unless the sender waits for its next attempt.
+        """Begin to send the waiting letters, unless the sender is waiting for its next attempt.
 
         The caller has already written the consumer's state.
         """

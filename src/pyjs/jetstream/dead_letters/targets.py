@@ -1,6 +1,7 @@
-"""Gives consumers the senders of their dead letters, according to the metadata of each consumer and its stream.
+"""The assignment of dead-letter senders to consumers, according to the metadata of each consumer and its stream.
 
-Called when a consumer is opened and when a configuration changes. Streams without dead letters import only this.
+The assignment is made when a consumer is opened and when a configuration changes. Streams without dead letters import
+only this.
 """
 
 from __future__ import annotations

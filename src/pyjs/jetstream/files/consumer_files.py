@@ -198,7 +198,7 @@ class ListFile:
         return encode_entry(1, {"op": HEAD, "count": 0}, self._key), 1
 
     def _rewrite(self, disk: Disk, found: ConsumerList) -> None:
-        """Replace both copies of the list by the valid entries in `found`."""
+        """Replace both copies of the list with the valid entries in `found`."""
         drops = [
             each for each in sorted(found.dropped) if disk.exists(state_directory(self.directory, *each))
         ]

@@ -1,7 +1,7 @@
 """Repair after faults: a stream or consumer with an unexpected exception is reopened from its files.
 
 An exception may leave an object in a half changed state, so the object must not be used again. A stream is closed at
-once, without a write, and reopened in steps while its requests wait; a consumer is replaced by one that is read
+once, without a write, and reopened in steps while its requests wait; a consumer is replaced with one that is read
 from its files. A memory stream, or a consumer without files, is deleted. A stream that fails again within a minute
 stays closed until the next start.
 

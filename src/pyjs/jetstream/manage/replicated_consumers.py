@@ -160,7 +160,7 @@ def keep_reset(stream: Stream, consumer: Consumer) -> Generator[Step, None, None
 
 
 def reopen(js: JetStream, stream: Stream, consumer: Consumer) -> None:
-    """Open a consumer again after a fault, from its committed state."""
+    """Reopen a consumer after a fault, from its committed state."""
     name = consumer.name
     committed = _replica(stream).consumers.close_one(name, "fault")
     nothing_new = ProposedState(_replica(stream), committed).payload_of(b"")

@@ -111,7 +111,7 @@ class SegmentStep:
 
 
 class MetadataStep:
-    """A step of the scrub that checks one stream's metadata."""
+    """One step of the scrub: the check of the metadata of one stream."""
 
     def __init__(self, disk: Disk, js: JetStream, stream: Stream) -> None:
         self._disk = disk

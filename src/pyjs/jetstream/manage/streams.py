@@ -717,7 +717,7 @@ def abandon(js: JetStream, stream: Stream, error: Exception) -> None:
 
 
 def reopen_steps(js: JetStream, name: str) -> Iterator[None]:
-    """Open a closed stream again from its files, in steps."""
+    """Reopen a closed stream from its files, in steps."""
     whole = yield from _open_found(js, js.files.reopen_steps(name))
     _take_up([js.inflows[name]] if name in js.inflows else [], whole)
 
@@ -743,7 +743,7 @@ def _subscribe_steps(js: JetStream, stream: Stream) -> Iterator[None]:
 
 
 def _subscribe(js: JetStream, stream: Stream, subjects: tuple[str, ...]) -> None:
-    """Replace the subscriptions of the stream by those for `subjects`."""
+    """Replace the subscriptions of the stream with those for `subjects`."""
     current = js.subscriptions.setdefault(stream.name, {})
     wanted = set(subjects)
     for subject in [subject for subject in current if subject not in wanted]:

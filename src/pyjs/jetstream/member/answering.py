@@ -563,7 +563,7 @@ class Desk:
 
 
 def _is_of_client(request: Request) -> bool:
-    """Return whether a client of this server waits for the answer to a request."""
+    """Return whether a client of this server is waiting for the answer to a request."""
     return request.session is not None and bool(request.reply)
 
 

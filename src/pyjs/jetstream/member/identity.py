@@ -64,7 +64,7 @@ class StoreIdentity:
         self._save()
 
     def found(self) -> None:
-        """Record in the file that the group of the members had a leader. Raises OSError."""
+        """Record in the file that the metadata group has had a leader. Raises OSError."""
         if not self.founded:
             self.founded = True
             self._save()

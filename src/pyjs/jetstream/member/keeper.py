@@ -1,9 +1,9 @@
-"""Makes the streams of this server follow the metadata: opens, changes and removes the streams assigned to it.
+"""The keeper: it opens, changes and removes streams of this server so that they match the metadata.
 
-Entries are applied again after a restart, so their changes are not made one by one. A change marks its stream, and
-the keeper then brings the stream to its current state in the metadata. The keeper begins once the server has applied
-every entry that was committed before its start. A stream is identified by its account, name and creation time; the
-files contain this time, which is never used twice.
+The keeper does not carry out changes one by one, since entries are applied again after a restart. A change only marks
+its stream; the keeper then brings the stream to its current state in the metadata. The keeper begins once the server
+has applied every entry that was committed before its start. A stream is identified by its account, name and creation
+time; the files contain this time, which is never used twice.
 
 A stored stream is removed only if an entry has removed exactly this stream. Any other stream that is not in the
 metadata remains, and is reported.
@@ -103,7 +103,7 @@ class Keeper:
         return self.is_caught_up and key not in self._busy and key not in self._due
 
     def trouble(self, account: str, name: str) -> str:
-        """Return the error text of the last attempt to make a stream match the metadata, or "" if there is none."""
+        """Return the error message of the last attempt to make a stream match the metadata, or ""."""
         return self._failed_last.get(Key(account, name), "")
 
     def is_idle(self) -> bool:

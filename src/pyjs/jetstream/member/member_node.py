@@ -4,7 +4,7 @@ The order of a start: the identity of the store, the log in steps, the consensus
 opened as on a single server; then the metadata group is opened or found. A stop ends the consensus first, so that
 no server relies on this one any more; then it closes the streams, and last the log.
 
-Knows connections only by the seam `Carrier`. Steady work is done by chores that wait for each other's changes
+The node uses connections only through `Carrier`. Steady work is done by chores that wait for each other's changes
 (`waiters`), so an idle server does nothing.
 """
 
@@ -75,7 +75,7 @@ class Carrier(Peers, Interests, Protocol):
         """Send a note, or drop it if there is no connection."""
 
     def begin(self, consensus: MemberNode, notes: MemberNode) -> None:
-        """Pass received batches to `consensus` and received notes to `notes`; called before the first connection."""
+        """Register the receivers of batches and of notes; this must be called before the first connection."""
 
     def own_routes(self) -> int:
         """Return the number of configured routes that lead to this server itself."""
@@ -415,7 +415,7 @@ class MemberNode:
             self.consensus.transfer(group, node)
 
     def missing(self, group: int) -> str:
-        """Return the names of the servers for whose answers a group in doubt waits, or "" if it does not wait."""
+        """Return the names of the servers for whose answers a group in doubt is waiting, or "" if there are none."""
         nodes = [] if self.consensus is None else self.consensus.doubts.missing(group, self._turn.now)
         return ", ".join(map(self._told_missing, nodes))
 
@@ -425,7 +425,7 @@ class MemberNode:
         return f"{name} (which runs, but does not answer for that replica)" if node in self.online else name
 
     def accept_loss(self, group: int) -> bool:
-        """Make a group continue without the replicas or messages that it waits for; return whether it was waiting."""
+        """Make a group continue without the replicas or messages it is waiting for; return whether it was waiting."""
         if self.replicated is not None and self.replicated.accept_loss(group):
             return True
         missing = self.missing(group)
@@ -568,7 +568,11 @@ class MemberNode:
         return (yield from self.questions.members(stream.account, stream.name, node))
 
     def assigned_here(self, account: str = "", stream: str = "") -> list[Assignment]:
-        """Return the streams assigned to this server, or only those of `account` or with the name `stream`."""
+        """Return the streams assigned to this server.
+
+        If `account` or `stream` is not empty, return only streams of this account or with this name; if both are
+        given, both must match.
+        """
         found = self.machine.state.streams() if not account else self.machine.state.accounts.get(account, ())
         return [each for each in found if self.node in each.nodes and stream in ("", each.name)]
 

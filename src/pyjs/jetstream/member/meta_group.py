@@ -206,7 +206,7 @@ class MetaGroup:
             self._way.tell(node, Saying(self._word()))
 
     def hear(self, node: int, word: Word) -> None:
-        """Handle a word of another server; answer it if this server has had a leader and the other one has not."""
+        """Handle a word of another server; answer it if only this server has had a leader."""
         if word.node != node:
             return
         self._bootstrap.hear(word)

@@ -1,7 +1,7 @@
 """The state machine of the metadata group on one server.
 
-Applies entries to the metadata and collects their changes for this server's streams. A proposal gets its result when
-its entry is applied; if that will never be known, it is marked as such.
+The machine applies entries to the metadata and collects their changes for this server's streams. A proposal gets its
+result when its entry is applied; if that will never be known, it is marked as such.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 A handler checks the configuration as a single server does, chooses servers and proposes an entry. The result is known
 when the entry is applied. If the metadata changes before that, the handler starts again. After a change, a server of
-the stream answers. If this server loses its leadership first, the handler sends no answer (member/answering.py).
+the stream answers. If this server stops leading the metadata group before the result is known, the handler sends no
+answer (member/answering.py).
 """
 
 from __future__ import annotations
@@ -159,8 +160,8 @@ class MetaRequests:
     def _until_left(self, js: JetStream, decide: Callable[[], StreamUpdated]) -> Generator[Step, None, int]:
         """Wait until no server that an update adds to a stream is still a member of the stream's group.
 
-        Such a server replaces its old replica by a new one, and a group of two replicas removes a member only if both
-        agree. Return the revision of the stream on which the update is based.
+        Such a server replaces its old replica with a new one, and a group of two replicas removes a member only if
+        both agree. Return the revision of the stream on which the update is based.
 
         Raises:
             ApiError: a server has not left in time, or the update is refused.

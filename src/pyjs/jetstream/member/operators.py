@@ -127,7 +127,7 @@ class Operators:
     def moves_already(self, stream: Assignment) -> ApiError:
         """Return the error for a request to change a stream whose only replica is being moved.
 
-        If the server of this replica is offline, the text of the error suggests remedies.
+        If the server of this replica is offline, the error message suggests remedies.
         """
         member, servers = self._member, self._member.machine.state.servers
         name = servers[stream.origin].name if stream.origin in servers else f"number {stream.origin}"
@@ -170,7 +170,7 @@ class Operators:
         all groups that wait only for that server continue. Return None on every server except the named one.
 
         Raises:
-            ApiError: no such group waits, the server or stream is unknown, or the request is invalid.
+            ApiError: no such group is waiting, the server or stream is unknown, or the request is invalid.
         """
         member, state = self._member, self._member.machine.state
         errcodes.BAD_REQUEST.raise_if(not body)

@@ -122,7 +122,7 @@ class LostMessages(PyjsError):
 
 
 class NoSource(PyjsError):
-    """Raised if no other replica can serve, so that the group waits for this one."""
+    """Raised if no other replica can serve, so the group waits for this replica."""
 
 
 class CatchUp:

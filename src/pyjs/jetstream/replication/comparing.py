@@ -2,7 +2,7 @@
 
 Both stores have applied the same entries up to some point. So if both have the same message under a sequence, all
 earlier messages are the same too. If they have different messages under a sequence, all later ones are different. A
-message that only one store has proves nothing, since it may have been removed from the other one.
+message that only one store has proves nothing, since it may have been removed from the other store.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ FIRST_KIND = bytes([Kind.ASK])  # a batch of a copy, not of the consensus, if it
 
 
 class BadCopy(ValueError):
-    """Raised for a damaged batch, of which no part may be used. The exception's text names the invalid field."""
+    """Raised for a damaged batch, of which no part may be used. The exception's message names the invalid field."""
 
 
 class Ask(NamedTuple):
@@ -146,23 +146,26 @@ Batch: TypeAlias = Ask | AskThese | Piece
 
 
 def ask(group: int, number: int, have: int) -> list[bytes]:
-    """Return the batch that requests the messages after sequence `have`."""
+    """Return the batch with question `number` of a group: a request for the messages after sequence `have`."""
     return [_HEADER.pack(VERSION, Kind.ASK, 0, 0, group, number), _ASK.pack(have)]
 
 
 def ask_these(group: int, number: int, seqs: Sequence[int], *, ids: bool = False) -> list[bytes]:
-    """Return the batch that requests the messages `seqs` (ascending, up to SEQS_MAX), or only their ids."""
+    """Return the batch with question `number` of a group: a request for the messages `seqs`, or only their ids.
+
+    `seqs` must be in ascending order, and has at most SEQS_MAX sequences.
+    """
     kind = Kind.ASK_IDS if ids else Kind.ASK_THESE
     return [_HEADER.pack(VERSION, kind, 0, 0, group, number), array("Q", seqs).tobytes()]
 
 
 def refusal(kind: Kind, group: int, number: int) -> list[bytes]:
-    """Return the batch of an answer without messages; `kind` is NOT_NOW, BEHIND or GONE."""
+    """Return the batch that answers question `number` without messages; `kind` is NOT_NOW, BEHIND or GONE."""
     return [_HEADER.pack(VERSION, kind, 0, 0, group, number)]
 
 
 def answer(group: int, number: int, upto: int, records: bytes, state: State | None) -> list[list[bytes]]:
-    """Return the batches of an answer. If `state` is given, the answer ends the copy."""
+    """Return the batches that answer question `number`. If `state` is given, the answer ends the copy."""
     kind, data = Kind.PART, records
     if state is not None:
         packed = state.encode()

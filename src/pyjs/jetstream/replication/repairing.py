@@ -64,7 +64,7 @@ class Lacking(Protocol):
 
 
 def told(senders: Mapping[str, int]) -> str:
-    """Return a text that lists how many messages each server sent."""
+    """Return a string that lists how many messages each server sent."""
     counts = (f"{count} message{'' if count == 1 else 's'} from {name}" for name, count in senders.items())
     return ", ".join(counts) or "no message was lost"
 

@@ -58,7 +58,7 @@ class Settling:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no direct get waits, so that a new one may be answered at once."""
+        """Whether no direct get is waiting, so that a new one may be answered at once."""
         return not (self._waiting or self._continuing)
 
     def steps(self) -> Steps:

@@ -83,7 +83,7 @@ class Owner(Protocol):
     accepted: set[int]  # groups for which an operator has accepted the loss of messages
 
     def mend_steps(self, machine: StreamMachine, *, failed: bool = True) -> Steps:
-        """Open a failed or repaired replica again; with `failed`, pause first."""
+        """Reopen a failed or repaired replica; with `failed`, pause first."""
 
     def hand_over(self, machine: StreamMachine, node: int = 0) -> None:
         """If this node leads, transfer the leadership to the replica on `node` (0: on any other node)."""
@@ -188,7 +188,7 @@ class StreamMachine:
             self.copy_lost()
 
     def _damaged(self) -> None:
-        """Make another replica lead from now on, because stored messages of this one are damaged."""
+        """Make another replica lead from now on, because stored messages of this replica are damaged."""
         if self.damage is Damage.NONE:
             self.damage = Damage.FOLLOWS
             self.stream.turn.go_on(heal_steps(self))
@@ -211,7 +211,7 @@ class StreamMachine:
 
     @property
     def lacks_messages(self) -> bool:
-        """Whether the group waits for messages that this replica has lost."""
+        """Whether the group is waiting for messages that this replica has lost."""
         return self.is_elected and self.replica.gaps is not None
 
     def accept_loss(self) -> None:
@@ -414,7 +414,7 @@ class StreamMachine:
             load(self.replica, data[_MARKER.size :])
 
     def renewed(self) -> None:
-        """Open the replica again after its log was dropped: it returns as a new member of the group."""
+        """Reopen the replica after its log has been dropped: it returns as a new member of the group."""
         error = StoreFailed(str(self.stream), "its log was dropped")
         self.stream.turn.go_on(self._owner.mend_steps(self, failed=self.replica.stopped is None))
         self.replica.stop(error)
@@ -551,7 +551,7 @@ class StreamMachine:
         self._consensus.propose(self.group, payload)
 
     def _begin_afresh(self, index: int, term: int, time_ns: int, last_seq: int) -> None:
-        """Replace the replica of a memory stream by one without messages, which continues after `last_seq`."""
+        """Replace the replica of a memory stream with an empty one, which continues after `last_seq`."""
         config = self.assignment.config
         self.js.shared.log.error(
             f"No replica of {self.stream} has its messages any more: it begins again empty"

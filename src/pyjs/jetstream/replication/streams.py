@@ -281,7 +281,7 @@ class ReplicatedStreams:
         return 0 if stored is None else stored.term_at(index)
 
     def name_of(self, node: int) -> str:
-        """Return the name of a server, or a text with its number if the metadata does not have the server."""
+        """Return the name of a server, or a string with its number if the metadata does not have the server."""
         server = self._metadata.state.servers.get(node)
         return f"node {node}" if server is None else server.name
 
@@ -594,7 +594,7 @@ class ReplicatedStreams:
         machine.replica.stop(StoreFailed(str(stream), "internal error"))
 
     def mend_steps(self, machine: StreamMachine, *, failed: bool = True) -> Steps:
-        """Open a replica again, and repeat this until it succeeds. With `failed`, pause before the first attempt."""
+        """Reopen a replica, and repeat this until it succeeds. With `failed`, pause before the first attempt."""
         js, stream = machine.js, machine.stream
         if failed:
             self._shared.log.error(

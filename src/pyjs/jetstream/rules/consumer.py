@@ -1,9 +1,9 @@
 """Rules for consumer configurations: defaults, checks in nats-server's order, and the rules of updates.
 
-Works on values only: the stream and the limits are passed as StreamConfig and ConsumerLimits. The order of the checks
-is part of the interface: a request with two violations must get the same error as from nats-server.
+This module works on values only: the stream and the limits are passed as StreamConfig and ConsumerLimits. The order
+of the checks is part of the interface: a request with two violations must get the same error as from nats-server.
 
-Source: order and texts probed on nats-server 2.15.1.
+Source: order and error messages probed on nats-server 2.15.1.
 """
 
 from __future__ import annotations
@@ -336,7 +336,7 @@ def check_update(old: ConsumerConfig, new: ConsumerConfig, bound: bool) -> None:
     """Refuse a change of a fixed field; `bound` means that a subscription matches the old deliver subject.
 
     Raises:
-        ApiError: 10012, the text describes the change; 10013, the deliver subject changes although it is bound.
+        ApiError: 10012 with a description of the change, or 10013 if a bound deliver subject changes.
     """
     for attribute, words in _FIXED:
         if getattr(old, attribute) != getattr(new, attribute):

@@ -142,7 +142,7 @@ def _keys_of(metadata: Mapping[str, str]) -> dict[str, str]:
 
 
 def _shown(text: str) -> str:
-    """Return a client's text in quotes, cut to a length that fits into an error."""
+    """Return a client's string in quotes, truncated to a length that fits into an error."""
     return f'"{text}"' if len(text) <= SHOWN_MAX else f'"{text[:SHOWN_MAX]}..."'
 
 

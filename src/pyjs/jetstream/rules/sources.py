@@ -3,7 +3,7 @@
 Pure functions; the caller passes the lookup of other streams' configurations. Imported only for
 configurations with a mirror or sources.
 
-Source: order, codes and texts probed on nats-server 2.15.1 (tests/conformance/scenarios/mirror, source).
+Source: order, codes and error messages probed on nats-server 2.15.1 (tests/conformance/scenarios/mirror, source).
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
 Pure functions of configurations and options: they touch no stream, store or account. Checks that need other streams
 (name in use, overlap of subjects, reservations) are in jetstream/manage/streams.py.
 
-Source: order, codes and texts probed on nats-server 2.15.1, see tests/unit/jetstream/rules/test_stream_rules.py.
+Source: order, codes and error messages probed on nats-server 2.15.1, see
+tests/unit/jetstream/rules/test_stream_rules.py.
 """
 
 from __future__ import annotations
@@ -104,7 +105,7 @@ def check_update(old: StreamConfig, new: StreamConfig) -> StreamConfig:
     """Return the configuration that replaces `old`; `new` must have passed `check`.
 
     Raises:
-        ApiError: an option changes that must not; the text names the option.
+        ApiError: an option changes that must not; the message names the option.
     """
     if new.storage != old.storage:
         raise errcodes.invalid_config("stream configuration update can not change storage type")

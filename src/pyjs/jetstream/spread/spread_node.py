@@ -1,10 +1,10 @@
 """One worker's part in a server whose workers share the streams.
 
-Owns the directory of the other workers' streams and the desk for requests. Workers report every change to the first
-worker, which informs the others, on the same connections on which it passes requests on. So a worker that gets a new
-stream knows all earlier ones.
+The node owns the directory of the other workers' streams and the desk for requests. Workers report every change to
+the first worker, which informs the others, on the same connections on which it passes requests on. So a worker that
+gets a new stream knows all earlier ones.
 
-Knows connections only by the seam `Carrier`.
+The node uses connections only through `Carrier`.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ cdef void after(Stream target, Msg* m, uint64_t seq, object ttl, object rollup) 
 
 
 cdef int keep_counted(Stream target, Msg* m, PubHeaders* h, bint applied) noexcept:
-    """Store a copy whose value changes the counter of its subject; return the result as `keep` does."""
+    """Store the copy of a counter message, with the new value of the counter; return the result as `keep` does."""
     cdef bytes body
     try:
         headers, payload, _ = counted(target, m)

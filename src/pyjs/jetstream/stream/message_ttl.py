@@ -1,6 +1,6 @@
 """Message TTLs: parsing of Nats-TTL headers, and the headers of markers that replace expired subjects.
 
-Knows only texts; aging.pyx decides when a message expires.
+This module handles only strings; aging.pyx decides when a message expires.
 
 Source: ADR-43; forms and headers probed on nats-server 2.15.1.
 """

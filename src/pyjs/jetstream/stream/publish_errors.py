@@ -49,7 +49,7 @@ _TRACED = {
 
 
 def refusal(err_code: int, seq: int, last_msg_id: bytes) -> ApiError:
-    """Return the error `err_code`; `seq` is a value in its text or, for 10077, the reason."""
+    """Return the error `err_code`; `seq` is a value in its error message or, for 10077, the reason."""
     row = _REFUSALS[err_code]
     return row.error(seq=seq, err=_NO_ROOM.get(seq, ""), id=last_msg_id.decode("utf-8", "replace"))
 
@@ -75,7 +75,7 @@ def rollup_error(scope: bytes, allowed: bool) -> ApiError | None:
 
 
 def traced_refusal(error: ApiError, subject: bytes, headers: bytes) -> tuple[str, bytes]:
-    """Return the text of `error` for a trace, and the subject, or b"" if nats-server does not show the subject."""
+    """Return the message of `error` for a trace, and the subject, or b"" if nats-server does not show the subject."""
     if error.err_code == errcodes.STREAM_STORE_FAILED.err_code:
         return error.description, subject
     if error.err_code == errcodes.STREAM_ROLLUP_FAILED.err_code:

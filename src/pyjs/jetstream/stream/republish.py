@@ -1,7 +1,7 @@
 """Republishing: subjects and headers for the copies that a stream publishes of its stored messages.
 
-Works only on bytes: the stream queues the copies together with its PubAcks, so a copy is sent after the commit, and
-not at all if the commit fails. Streams without republish do not use this module.
+This module works only on bytes: the stream queues the copies together with its PubAcks, so a copy is sent after the
+commit, and not at all if the commit fails. Streams without republish do not use this module.
 
 Source: nats.docs "Streams", republish; headers and corner cases probed on nats-server 2.15.1
 (tests/conformance/scenarios/republish).

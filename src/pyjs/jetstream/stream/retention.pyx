@@ -1,6 +1,6 @@
 """Removal of messages that no consumer needs any more, from streams with interest or workqueue retention.
 
-Knows the store, and the consumers by subject, but nothing of publishes and answers. The stream queues the commit.
+This module uses the store, and the consumers by subject, but no publishes or answers. The stream queues the commit.
 
 Compiled because a sweep examines every message of a stream (benchmarks/scaling.py).
 Source: nats.docs "Streams" (RetentionPolicy).

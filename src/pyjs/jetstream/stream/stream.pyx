@@ -9,8 +9,8 @@ Invariants after a commit: first_seq <= last_seq + 1; msgs <= last_seq + 1 - fir
 
 Long because the ingest of a message, the commit and its effects change the same state. This module knows nothing of
 storage and of the work of consumers; their interface is in stream_consumer.pyx. Compiled: runs for every published
-message (benchmarks/: JetStream async publish). Source: nats.docs "Streams", order of checks and texts probed on
-nats-server 2.15.1 (tests/conformance).
+message (benchmarks/: JetStream async publish). Source: nats.docs "Streams", order of checks and error messages probed
+on nats-server 2.15.1 (tests/conformance).
 """
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memcmp
@@ -402,7 +402,7 @@ cdef class Stream(Sink):
             self.answers.add(m, kind, seq, NULL, 0)
 
     cdef bint refuse(self, Msg* m, int err_code, uint64_t seq) noexcept nogil:
-        """Answer with an error; `seq` is a value in its text or, for 10077, the reason. Always return True."""
+        """Answer with an error, and return True; `seq` is a value in its message or, for 10077, the reason."""
         if (m.reply_len and not self.limits.features & NO_ACK) or self.turn.trace is not None:
             with gil:
                 self.refuse_with(m, refusal(err_code, seq, self.dedupe.last_msg_id))
@@ -518,7 +518,7 @@ cdef class Stream(Sink):
             done(None)
 
     def begin_sync(self):
-        """Return a job for any thread that syncs everything committed, or None if there is nothing to sync.
+        """Return a job that syncs everything committed, or None if there is nothing to sync. Any thread may run it.
 
         The caller must pass the job's result to `finish_sync`. With sync_always, that call sends the answers that
         wait for the sync. Answers of later commits wait for the next job.
@@ -617,7 +617,7 @@ cdef class Stream(Sink):
             self.expiry.arm(self, due - self.turn.skew, self.turn.now)
 
     def clock_stepped(self) -> None:
-        """Reset the expiry timer after the wall clock was set."""
+        """Reset the expiry timer after the wall clock has been set."""
         self.expiry.cancel()
         self.arm_expiry()
         self.special.clock_stepped()
@@ -770,7 +770,7 @@ cdef class Stream(Sink):
         return purged
 
     def end_purge(self, bytes subject_filter) -> None:
-        """Make consumers count num_pending again after a purge; the removal is written when this returns."""
+        """Make consumers recount num_pending after a purge; the removal is written when this returns."""
         self.evictions.purges.append(subject_filter)
         self.commit_now()
 

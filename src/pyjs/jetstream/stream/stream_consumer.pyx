@@ -36,7 +36,7 @@ cdef class StreamConsumer(Sink):
         return []
 
     def clock_stepped(self) -> None:
-        """Compute the timers for wall times again, after the wall clock was set."""
+        """Recompute the timers for wall times after the wall clock has been set."""
 
     def on_purge(self, uint64_t first_seq) -> None:
         """Handle a purge, which removed every message below `first_seq` and possibly others."""
@@ -57,7 +57,7 @@ cdef class StreamInbox:
         self.waiting, self.acknowledged = {}, {}
 
     cpdef void caught_up(self, StreamConsumer consumer):
-        """Record that `consumer` waits. It is woken once, when there may be new messages for it."""
+        """Record that `consumer` is waiting. It is woken once, when there may be new messages for it."""
         self.waiting[consumer] = None
 
     cpdef void has_acknowledged(self, StreamConsumer consumer):

@@ -108,7 +108,7 @@ class BlockFiles:
         """Read more bytes of the current block, in steps.
 
         Raises:
-            BadArchive: the block is damaged, and `damaged` has raised this exception.
+            BadArchive: the block is damaged, and the callback that reports damage raised this exception.
             StoreFailed, ApiError: messages cannot be written, or exceed a limit.
         """
         if not self._skips_rest:

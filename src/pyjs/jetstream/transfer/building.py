@@ -112,7 +112,8 @@ class StreamBuild:
         """Count `size` bytes, in place of those counted before, towards the limits of the account and the server.
 
         Raises:
-            ApiError: 10028 (memory) or 10047 (files), a limit is exceeded.
+            ApiError: a limit is exceeded: 10028 for a memory stream, 10047 for a file stream. In both cases `size`
+                may stay counted.
         """
         if size > 1 << 62:
             raise self._too_much()

@@ -61,9 +61,9 @@ def consumers(site: Site, arguments: Arguments) -> Steps:
 
 
 def consumer_row(site: Site, row: ConsumerRow) -> Steps:
-    """Return `row` as JSON; yield between steps.
+    """Return the fields of `row` for a JSON object; yield between steps.
 
-    If the consumer is open on this server, its current numbers and reason replace those of the row.
+    If the consumer is open on this server, its current numbers, level and reason replace those of the row.
     """
     fields: Fields = {"account": row.account, "stream": row.stream, "name": row.name, "rate": row.rate}
     numbers = {"pending": row.num_pending, "ack_pending": row.num_ack_pending}

@@ -1,7 +1,7 @@
 """The metrics that the official exporter creates from a JSON page: one for each number, named by the number's path.
 
-Source: prometheus-nats-exporter, collector/collector.go. Numbers become gauges. Some of the texts become samples
-with the value 1 and the text as a label. Times become milliseconds since the epoch. Lists and booleans are
+Source: prometheus-nats-exporter, collector/collector.go. Numbers become gauges. Some of the strings become samples
+with the value 1 and the string as a label. Times become milliseconds since the epoch. Lists and booleans are
 left out.
 """
 
@@ -37,7 +37,7 @@ LEFT_OUT = frozenset(
 
 
 def flatten(page: Page, prefix: str, labels: str, fields: Mapping[str, object], path: str = "") -> None:
-    """Add samples for the numbers and some texts in a JSON object; `prefix` begins the name of each family."""
+    """Add samples for the numbers and some strings in a JSON object; `prefix` begins the name of each family."""
     for key, value in fields.items():
         name = f"{path}_{key}" if path else key
         name = name.replace("/", "_").strip("_")

@@ -65,7 +65,7 @@ def whyz(monitored: Monitored, wanted: Wanted, now_ns: int) -> Steps:
     """Return the body of /whyz; yield between steps.
 
     Raises:
-        BadArgument: there is no report about the selection; the text has the reason.
+        BadArgument: there is no report about the selection; the message states the reason.
     """
     head: Fields = {"server_id": monitored.node.server_id, "now": time_text(now_ns)}
     jetstream = monitored.node.jetstream
@@ -99,7 +99,7 @@ def _one(chosen: list[JetStream], wanted: Wanted) -> Steps:
     """Return the report about the selected stream or consumer; yield between steps.
 
     Raises:
-        BadArgument: there is no such report; the text has the reason.
+        BadArgument: there is no such report; the message states the reason.
     """
     for js in chosen:
         stream = js.streams.get(wanted.stream)

@@ -225,10 +225,11 @@ class Leaving:
         self._driver.wake()
 
     async def _withdraw_queues(self, connections: Iterable[Connection]) -> None:
-        """Make other servers stop choosing the members of queue groups that leave with `connections`.
+        """Withdraw the queue subscriptions of `connections`, so that other servers do not choose them for messages.
 
-        A group with further members on this server keeps its interest, and those members get its messages. They may
-        leave during the wait, so this is repeated until nothing is left to withdraw.
+        If a queue group also has members on other connections of this server, other servers continue to send it
+        messages, which those members get. They may end during the wait, so this is repeated until nothing is left to
+        withdraw.
         """
         is_done = False
         while not is_done:

@@ -1,6 +1,6 @@
 """Requests of the server to its own JetStream API, with the same checks and answers as those of clients.
 
-In a cluster, the server that is responsible answers. Works in the turns of the node.
+In a cluster, the server that is responsible answers. The requests are handled in the turns of the node.
 """
 
 from __future__ import annotations

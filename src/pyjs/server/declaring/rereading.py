@@ -22,7 +22,7 @@ class Reread(NamedTuple):
 
 
 def read_with_declared(old: Options) -> Reread:
-    """Read the configuration file of `old` again, with its declared assets; may be called in a thread.
+    """Reread the configuration file of `old`, with its declared assets; may be called in a thread.
 
     The new options keep only the part of the declared blocks that a later reload compares.
 

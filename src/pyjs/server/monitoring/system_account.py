@@ -29,8 +29,8 @@ class SystemAccount:
     ) -> None:
         """Subscribe to the requests, and set the listener for the events of the node.
 
-        `reload` applies the configuration file again; the result of its future is the error text, or "" on success.
-        `request_counts` has the number of requests to the monitoring port by path.
+        `reload` applies the configuration file again; the result of its future is the error message, or "" on
+        success. `request_counts` has the number of requests to the monitoring port by path.
         """
         self._driver = driver
         self._options = options

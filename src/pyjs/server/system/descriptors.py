@@ -16,7 +16,7 @@ OTHERS = 32  # descriptors for log, loop, locks and threads
 
 
 def raise_limit() -> None:
-    """Raise the soft limit of file descriptors to the hard limit, if the system permits it."""
+    """Raise the soft limit on file descriptors to the hard limit, if the system permits it."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(OSError, ValueError):  # some systems have a lower limit, which getrlimit does not report
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -28,9 +28,9 @@ class SystemProcess(ProcessStats):
         return memory_size()
 
     def cpu_percent(self, now_ns: int) -> float:
-        """Return the processor use of this process in percent of one core, as last measured.
+        """Return the last measured CPU usage of this process, as a percentage of one core.
 
-        It is measured again if `CPU_WINDOW_NS` have passed since the last measurement.
+        The usage is measured again if `CPU_WINDOW_NS` have passed since the last measurement.
         """
         passed_ns = now_ns - self._measured_at_ns
         if passed_ns >= CPU_WINDOW_NS:

@@ -1,8 +1,8 @@
 """Reloads of a server, one at a time: a thread reads and checks the file, then the loop applies it as a whole.
 
-To read a file with ten thousand declared streams takes seconds. Meanwhile the loop serves clients: it gets the GIL
+Reading a file with ten thousand declared streams takes seconds. Meanwhile the loop serves clients: it gets the GIL
 after each switch interval (server/command.py). A reload that is requested during another one begins after it and
-reads the file again; all requests that wait share it.
+reads the file again; all waiting requests share it.
 """
 
 from __future__ import annotations

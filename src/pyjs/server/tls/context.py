@@ -24,7 +24,7 @@ VERSIONS = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 
 
 class TlsFailed(Exception):
-    """Raised when a certificate or key is unusable; the exception's text names the file and the reason."""
+    """Raised when a certificate or key is unusable; the exception's message names the file and the reason."""
 
 
 class TlsSettings(NamedTuple):

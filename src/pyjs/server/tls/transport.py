@@ -52,7 +52,7 @@ class EncryptedConnection(Protocol):
         """Accept the transport; before the handshake, the only output may be a greeting."""
 
     def data_received(self, data: bytes) -> None:
-        """Handle plain bytes."""
+        """Handle decrypted bytes."""
 
     def eof_received(self) -> bool:
         """Handle the end of the input; return True if output may follow."""
@@ -361,7 +361,7 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
 
 
 def failure_text(error: Exception) -> str:
-    """Return the text of an error, such as "certificate verify failed: self-signed certificate"."""
+    """Return the message of an error, such as "certificate verify failed: self-signed certificate"."""
     if not isinstance(error, ssl.SSLError):
         return str(error) or type(error).__name__
     reason = (error.reason or "failed").lower().replace("_", " ")
@@ -370,7 +370,7 @@ def failure_text(error: Exception) -> str:
 
 
 def end_http(transport: asyncio.Transport, cause: str) -> str:
-    """Close an HTTP connection after a failed handshake, and return the text to log.
+    """Close an HTTP connection after a failed handshake, and return the message to log.
 
     If the client did not use TLS, it gets a plain HTTP answer first.
     """

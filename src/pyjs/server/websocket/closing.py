@@ -44,11 +44,11 @@ BY_REASON = {
 
 
 class BadClose(ValueError):
-    """Raised for an invalid close frame from the client; the exception's text is the reason."""
+    """Raised for an invalid close frame from the client; the exception's message is the reason."""
 
 
 def close_frame(status: int, text: str) -> bytes:
-    """Return a close frame; a text that is too long is cut and ends with dots."""
+    """Return a close frame; if `text` is too long, it is truncated, with an ellipsis at the end."""
     encoded = text.encode()
     if len(encoded) > TEXT_MAX:
         encoded = encoded[: TEXT_MAX - 3].decode(errors="ignore").encode() + b"..."  # whole characters only
@@ -63,7 +63,7 @@ def reason_frame(reason: str) -> bytes:
 def answer_to_close(payload: bytes) -> bytes:
     """Return the close frame that answers the client's close frame with this payload.
 
-    A text that is not UTF-8 is answered with status 1007.
+    A reason that is not valid UTF-8 is answered with status 1007.
 
     Raises:
         BadClose: the frame has an invalid size or status.

@@ -134,7 +134,7 @@ class WebSocketPort:
 
     # -- called by a connection --------------------------------------------------------------------------------
     def opened(self, transport: WebSocketTransport) -> None:
-        """Add a connection that waits for its request."""
+        """Add a connection that is waiting for its request."""
         self._pending.add(transport)
         self.listener.accepted(transport.transport)
 

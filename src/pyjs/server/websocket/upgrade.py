@@ -1,7 +1,7 @@
 """The upgrade of one HTTP request to a WebSocket connection, or its refusal.
 
 `websockets` parses the request, negotiates compression and writes the answer. Before that, this module does
-the checks of nats-server, in the same order and with the same texts: the client gets the status, and the reason is
+the checks of nats-server, in the same order and with the same messages: the client gets the status, and the reason is
 logged.
 
 Source: RFC 6455, section 4.2; tests/conformance/test_websocket_upgrade.py.
@@ -35,7 +35,7 @@ COMPRESSION = ServerPerMessageDeflateFactory(server_no_context_takeover=True, cl
 
 
 class UpgradeRefused(Exception):
-    """Raised to refuse a request with an HTTP status; the exception's text is for the log."""
+    """Raised to refuse a request with an HTTP status; the exception's message is for the log."""
 
     def __init__(self, status: int, cause: str) -> None:
         super().__init__(cause)

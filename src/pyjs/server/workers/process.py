@@ -229,12 +229,12 @@ class WorkerProcess:
         return page
 
     async def reload(self) -> str:
-        """Request that the process reads the configuration again; return the error text, or "" on success."""
+        """Request that the process reads the configuration again; return the error message, or "" on success."""
         found = await self._ask({"do": "reload"})
         return "it has ended meanwhile" if found is None else str(found[0]["error"])
 
     def reload_when_ready(self) -> None:
-        """Make a process that is starting read the configuration again as soon as it is ready."""
+        """Make a process that is starting reread the configuration as soon as it is ready."""
         self._reload_due = self.state is State.STARTING
 
     def _log_refusal(self, reloaded: asyncio.Future[tuple[Message, bytes] | None]) -> None:

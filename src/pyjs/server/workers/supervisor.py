@@ -263,7 +263,7 @@ class Supervisor:
         self._reloading = asyncio.ensure_future(self._reload(before))
 
     async def _reload(self, before: asyncio.Task[None] | None) -> None:
-        """Read the configuration again, in this process and then in all workers."""
+        """Reread the configuration, in this process and then in all workers."""
         if before is not None:
             await before
         self._reload_waits = False

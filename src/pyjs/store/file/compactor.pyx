@@ -2,9 +2,9 @@
 
 `note_sparse` queues a sealed segment of which over half is dead; `note_encoding` queues one that lacks the
 compression or encryption of its stream; `repair` queues one with damaged records that another replica
-has intact. `begin` returns a job for any thread, `finish` handles its result. A compacted file leaves out removed
-messages, so it replaces the old file only after their removals are durable. A recast file has the same image, so it
-replaces the old one at once. If the segment has changed since the job began, the new file is discarded.
+has intact. `begin` returns a job, which any thread may run; `finish` handles its result. A compacted file leaves out
+removed messages, so it replaces the old file only after their removals are durable. A recast file has the same image,
+so it replaces the old one at once. If the segment has changed since the job began, the new file is discarded.
 
 This module knows nothing of records: store/segment/rewrite and store/format/recast write the files.
 Compiled, because every removed message may queue a segment (measured in benchmarks/, JetStream rows with limits).
@@ -94,7 +94,7 @@ cdef class Compactor:
         return bool(self.sparse or self.to_recast or self.repairs) and self.rewritten is None
 
     def begin(self, uint64_t mark):
-        """Return a job for any thread, whose result goes to `finish`, or None if there is no work.
+        """Return a job that any thread may run, or None if there is no work; pass its result to `finish`.
 
         The new file may replace the old one when commit number `mark` is durable.
         """

@@ -1,7 +1,7 @@
 """Secure erasure: overwrites removed messages in their files.
 
 The record keeps its place and its checksum, because the next record's checksum depends on it; a flag in the record
-shows that its body is erased. A compressed segment is first replaced by its plain image.
+shows that its body is erased. A compressed segment is first replaced with its plain image.
 
 This module knows nothing of the reasons for removals. Compiled: it holds plain pointers (benchmarks/store_start.py
 has stores with erased messages).

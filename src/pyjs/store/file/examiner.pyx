@@ -126,7 +126,7 @@ cdef class Examiner:
             remove_file(self.files.disk, self.files.log, index_path(self.files.path_of(number)))
 
     cdef SegmentContents contents_in(self, Segment* s):
-        """Return the contents of a segment's file, or only the damage if its header is damaged."""
+        """Return the contents of a segment's file; if the file's header is damaged, they list only this damage."""
         cdef SegmentContents c
         path = self.files.path_of(s.number)
         try:

@@ -7,9 +7,9 @@
     examiner    reads damaged segments whole        eraser      overwrites removed messages
     condition   the state: whether messages are accepted
 
-Group commit: `begin_sync` returns a job for any thread, `finish_sync` handles its result. Upkeep works in the
-same way: `begin_upkeep` returns a job that removes files or compacts a segment. A failed store refuses
-appends: permanently or, after a full disk or a lack of descriptors, until `try_resume` succeeds.
+Group commit: `begin_sync` returns a job that any thread may run, `finish_sync` handles its result. Upkeep works in
+the same way: `begin_upkeep` returns a job that removes files or compacts a segment. A failed store refuses appends:
+permanently or, after a full disk or a lack of descriptors, until `try_resume` succeeds.
 
 Removing messages from the front changes `first_seq`, which one STATE record per commit records. One DELETES
 record per commit lists the sequences that were removed elsewhere. A segment without live messages is removed
@@ -168,7 +168,10 @@ cdef class FileStore(StreamStore):
         return self.condition.state == STORE_SYNC_LOST
 
     def try_resume(self) -> bool:
-        """Accept appends again if a probe write succeeds; return whether appends are accepted."""
+        """Try to accept appends again after a lack of space or descriptors; return whether appends are accepted.
+
+        This needs a successful probe write. The store of a replica does not resume here: it needs a recovery.
+        """
         if self.condition.state != STORE_FULL:
             return not self.condition.refuses()
         if self.group:    # a replica lacks the effects that could not be written: only a recovery restores them
@@ -587,7 +590,7 @@ cdef class FileStore(StreamStore):
         return bool(self.files.replaced) or (not self.closed and self.retired.is_due()) or self.compactor.has_work()
 
     def begin_upkeep(self):
-        """Return a job for any thread, whose result must be passed to finish_upkeep, or None if there is no work."""
+        """Return a job that any thread may run, or None if there is no work; pass its result to finish_upkeep."""
         if not self.wants_upkeep:
             return None
         if self.files.replaced:

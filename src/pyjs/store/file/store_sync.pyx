@@ -1,7 +1,7 @@
 """Group commit of a file store (`StoreSync`), and the removal of files that it makes superfluous (`RetiredFiles`).
 
-`StoreSync.begin` returns a job for any thread; `end` and `done` handle its result. Invariant: every commit up to
-`synced_mark` is durable, and synced_mark <= written_mark. The store handles a failed sync.
+`StoreSync.begin` returns a job that any thread may run; `end` and `done` handle its result. Invariant: every commit
+up to `synced_mark` is durable, and synced_mark <= written_mark. The store handles a failed sync.
 
 Retired files are those of segments that are not needed any more. A file is removed when the first commit after its
 retirement is durable. The next write is not enough: it may contain only records staged earlier, and not those

@@ -152,7 +152,7 @@ def _stream_of(outer: OuterHeader, key: StreamKey | None, path: str) -> KeyStrea
 
 
 def read_image(disk: Disk, path: str, key: StreamKey | None, around: bool = False) -> Buffer:
-    """Return the plain image of a segment file; with `around`, unreadable places are replaced by filler bytes.
+    """Return the plain image of a segment file; with `around`, unreadable places are replaced with filler bytes.
 
     Raises the same errors as open_image.
     """

@@ -47,7 +47,7 @@ class StoreForeign(PyjsError):
 def file_name(name: str) -> str:
     """Return the file name for `name`: characters outside SAFE become %XX.
 
-    A long name is cut, with a digest added.
+    A long name is truncated, with a digest added.
     """
     # Longer names are cut before they are escaped: a damaged file may claim a consumer name of a megabyte.
     kept = name[: NAME_SIZE_MAX + 1]
@@ -178,7 +178,7 @@ def set_aside(disk: Disk, directory: str) -> str:
 
 
 def finish_removals(disk: Disk, parent: str) -> list[str]:
-    """Finish the removals in `parent` that an earlier process began; return an error text for each that failed."""
+    """Finish the removals in `parent` that an earlier process began; return an error message for each that failed."""
     problems = []
     for name in disk.list_dir(parent):
         if name.startswith(DELETING):

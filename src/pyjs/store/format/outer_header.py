@@ -157,12 +157,12 @@ class PlainImage:
         """Record that the image has grown to `size` bytes; only subclasses need this."""
 
     def spare_problem(self) -> str:
-        """Return a text about damage to data of which the file has an intact copy, or "" if there is none."""
+        """Return a description of damage to data of which the file has an intact copy, or "" if there is none."""
         return "" if self.outer is None else clear_problem(self._disk, self.fd, self.outer)
 
 
 def outer_header_at(disk: Disk, fd: int, path: str) -> tuple[OuterHeader | None, str]:
-    """Return the outer header of an open file, or None, and a text about damage to the header.
+    """Return the outer header of an open file, or None, and a description of damage to the header.
 
     The header is None if the file is plain, or if the header cannot be corrected. The text is "" unless one damaged
     byte was corrected.
@@ -179,7 +179,7 @@ def outer_header_at(disk: Disk, fd: int, path: str) -> tuple[OuterHeader | None,
 
 
 def clear_problem(disk: Disk, fd: int, outer: OuterHeader) -> str:
-    """Return a text about damage to the unencrypted META record of an open file, or "" if it has no damage."""
+    """Return a description of damage to the unencrypted META record of an open file, or "" if it has no damage."""
     size = outer.shift - HEADER.size
     data = readable(disk, fd, outer.shift, 0) or bytes(HEADER.size)
     head, record = _whole(data), data[HEADER.size :]

@@ -6,8 +6,8 @@ and checksums:
     body   = table block* table  place of the second table u64
     table  = image_size u64  count u32  chunk_size u32  (size u32  checksum u64)*  checksum u64
 
-Numbers are little-endian, checksums are XXH64 with seed 0. A damaged chunk is replaced by bytes of 255 in the image,
-so that its records are recognized as damaged. `cramjam` is imported lazily, since only compression needs it.
+Numbers are little-endian, checksums are XXH64 with seed 0. A damaged chunk is replaced with bytes of 255 in the
+image, so that its records are recognized as damaged. `cramjam` is imported lazily, since only compression needs it.
 
 Source: docs/storage-format.md, "Encodings of a segment".
 """
@@ -81,11 +81,11 @@ class PackedImage(PlainImage):
         return data, holes
 
     def whole(self, around: bool = False) -> Buffer:
-        """Return the whole image; damaged and unreadable chunks are replaced by filler bytes."""
+        """Return the whole image; damaged and unreadable chunks are replaced with filler bytes."""
         return memoryview(b"".join(self._chunk(number) for number in range(len(self._places))))
 
     def spare_problem(self) -> str:
-        """Return a text about damage to a copy of the table or to the unencrypted META record, or ""."""
+        """Return a description of damage to a copy of the table or to the unencrypted META record, or ""."""
         body_size = self._disk.size_of(self.fd) - (self.outer.shift if self.outer is not None else 0)
         first, second = self._table_at(body_size, 0), self._table_at(body_size, None)
         end = sum(self._places[-1][:2]) + table_size(self.size) + CHECKSUM.size
@@ -151,7 +151,7 @@ class PackedImage(PlainImage):
             at += size
 
     def _chunk(self, number: int) -> bytes:
-        """Return one chunk of the image; the bytes of a damaged chunk are replaced by DAMAGED.
+        """Return one chunk of the image; the bytes of a damaged chunk are replaced with DAMAGED.
 
         If the first chunk is damaged, the segment header in it is derived from the outer header.
         """

@@ -1,6 +1,6 @@
-"""The file of a purge in steps: its filter, written before the first step and deleted after the last one.
+"""The purge file: it describes a purge from before the purge's first step until after its last step.
 
-A start that finds the file completes the purge: it removes every matching message below `before_seq`. To do this
+A start that finds the file completes the purge: it removes every matching message below `before_seq`. Doing this
 twice is harmless, since sequences are never used again. If the file is not a complete envelope, it was not durable
 when the server stopped, so the purge had not begun.
 

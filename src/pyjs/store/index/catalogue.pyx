@@ -661,7 +661,7 @@ cdef class Catalogue:
 
     # -- Python ------------------------------------------------------------------------------------------------
     def take_remains(self) -> list:
-        """Return the `Remains` with the memory of dropped messages. The caller must free them, in any thread."""
+        """Return the `Remains` with the memory of dropped messages; the caller must free them, in any thread."""
         remains, self.remains = self.remains, None
         return remains or []
 

@@ -1,4 +1,4 @@
-"""Dropped messages of a store: a log for consumers (`DropLog`), and memory to free in any thread (`Remains`).
+"""Dropped messages of a store: a log for consumers (`DropLog`), and memory that any thread may free (`Remains`).
 
 `DropLog`: consumers update num_pending with the messages that were dropped since they last emptied the log. If
 out of memory, a drop is not logged. `Remains`: a million messages are a million allocations, so a purge moves the

@@ -1,7 +1,7 @@
 """A tree of the tokens of many filters, for the question whether any of them matches a subject.
 
 A match visits each node of the tree at most once, usually one or two for each token of the subject, however many
-filters there are. The tree borrows the texts of the filters, and uses about 60 bytes for each of their tokens.
+filters there are. The tree borrows the strings of the filters, and uses about 60 bytes for each of their tokens.
 
 Compiled, because each of a million subjects may be asked about (measured by benchmarks/hostile.py filter-updates).
 """

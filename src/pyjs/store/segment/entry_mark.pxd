@@ -5,7 +5,7 @@ cdef enum:
     MARK_SIZE_MAX = 312         # maximum bytes of the body of a STATE record with a mark
 
 cdef class EntryMark:
-    """The mark of an entry: the records before the mark have the effects of all entries up to this one."""
+    """The mark of an entry: the records before the mark have the effects of all entries up to this entry."""
     cdef readonly uint64_t index, term
     cdef readonly int64_t ns            # ns since the epoch, time of the entry
     cdef readonly uint64_t group        # identity of the group of replicas whose log has the entry

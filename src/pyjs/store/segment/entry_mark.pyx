@@ -9,7 +9,7 @@ before, and messages stored since then are kept.
 Invariant of a replicated stream: in each segment a mark precedes the first message, and a segment is sealed only
 after a mark that covers all of its records.
 
-Knows segment files, but nothing of stores. Compiled because it is part of the write of each batch
+This module handles segment files, not stores. Compiled because it is part of the write of each batch
 (benchmarks/replica.py). Source: docs/storage-format.md, "Replicated streams".
 """
 from libc.stdint cimport int64_t, uint32_t, uint64_t

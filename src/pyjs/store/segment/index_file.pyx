@@ -355,7 +355,7 @@ cdef object unset_buffer(size_t size):
 
 
 def index_segment(disk, FullSegment f not None) -> None:
-    """Write the index file of a segment; for any thread.
+    """Write the index file of a segment; any thread may call this.
 
     Raises:
         IndexUnusable: the segment is damaged, or belongs to another stream; the next start must read it.

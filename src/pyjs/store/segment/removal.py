@@ -1,4 +1,4 @@
-"""Removal of retired segments, in a job for any thread.
+"""Removal of retired segments, in a job that any thread may run.
 
 This module knows nothing of their contents. The records that make the segments superfluous are durable before the job
 runs.

@@ -5,7 +5,7 @@ from pyjs.store.index.sequences cimport Segment
 from pyjs.store.segment.contents cimport SegmentContents
 
 cdef class SegmentRewrite:
-    """A job that compacts or repairs one segment, for any thread; it uses only files.
+    """A job that compacts or repairs one segment. It uses only files, so any thread may run it.
 
     The job has a copy of the segment's state at the time of its creation; the caller decides at the end whether this
     state is still valid.

@@ -1,4 +1,4 @@
-"""Rewriting of one sealed segment: writes its live messages to a new file.
+"""Rewriting of one sealed segment: its live messages are written to a new file.
 
 The job reads and checks a segment of which over half is dead, and writes a new file beside it: metadata, live
 messages, removals that are still needed for other segments, first_seq and time. The new file is synced, and
@@ -8,8 +8,8 @@ exists at any time. A compaction leaves a damaged segment unchanged.
 A repair gets records that replace the damaged ones (`restored`); it fails if it lacks one for a live message. It
 also copies removed messages, whose ids may still count, and keeps all removals.
 
-This module knows nothing of stores: store/file chooses segments and replaces the files. Runs in any thread, without
-the GIL. Compiled, because it copies and seals every live record (measured by benchmarks/store_start.py reads the
+This module does not use stores: store/file chooses segments and replaces the files. The job runs without the GIL, in
+any thread. Compiled, because it copies and seals every live record (measured by benchmarks/store_start.py reads the
 rewritten files).
 """
 from cpython.buffer cimport PyBUF_READ

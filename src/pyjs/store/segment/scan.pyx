@@ -14,8 +14,8 @@ were written.
 A DELETES or STATE record may be the only evidence of removals. If one byte of a short record of these kinds is
 damaged, it is corrected.
 
-Knows the format (store/format/record), but no files and no store. Works on bytes, in any thread, without the
-GIL.
+The scan uses the record format (store/format/record), but no files and no store. It works on bytes, without the GIL,
+in any thread.
 Compiled, because a server that starts after a kill reads every record of the open segment (measured by
 benchmarks/store_start.py).
 """

@@ -8,8 +8,8 @@ if the view has the bytes before them.
 A chunk with unreadable or damaged places is never marked as filled, so every read in it is checked here.
 Records outside these places can be read.
 
-All views of a node share one limit of bytes, which is in their ViewCache. The least recently used views are freed
-first, by their owners. To mark a view as used takes one store instruction (`used`).
+All views of a node share one limit on bytes, which is in their ViewCache. The least recently used views are freed
+first, by their owners. Marking a view as used takes one store instruction (`used`).
 
 This module knows nothing of records. Compiled: the message path reads records here as in a map (benchmarks/,
 JetStream rows with `key`).

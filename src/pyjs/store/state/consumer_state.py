@@ -356,7 +356,7 @@ class ConsumerStateFile:
         return f"{self._directory}/{kind}.{number}"
 
     def _files(self, prefix: str = "") -> list[tuple[int, str]]:
-        """Return (generation, kind) of every file whose name has `prefix`."""
+        """Return (generation, kind) of every snapshot and log file whose name starts with `prefix`."""
         found = []
         for name in self._disk.list_dir(self._directory):
             kind, _, number = name.removeprefix(prefix).partition(".")

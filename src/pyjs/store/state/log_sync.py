@@ -1,9 +1,9 @@
 """Consumer logs with unsynced bytes, and the jobs that sync them.
 
-Works as the syncs of a stream's store do: `begin_sync` returns a job for any thread, `finish_sync` handles its
-result. A job opens the files by path, since a log's own descriptor may be closed at any time; syncing a file
-covers writes through all descriptors. If a file is missing, a later generation that is durable has replaced it, or it
-was removed with its consumer.
+This module works as the syncs of a stream's store do: `begin_sync` returns a job that any thread may run, and
+`finish_sync` handles its result. A job opens the files by path, since a log's own descriptor may be closed at any
+time; syncing a file covers writes through all descriptors. If a file is missing, a later generation that is durable
+has replaced it, or it was removed with its consumer.
 
 After a failed sync `is_lost` is true, and the consumer must start a new generation.
 """
@@ -24,7 +24,7 @@ JOB_LOGS_MAX = 64  # with `always`, publishers wait for the only thread, which a
 
 
 class LogSyncJob:
-    """A job that syncs some consumer logs, for any thread; it uses only files."""
+    """A job that syncs some consumer logs. It uses only files, so any thread may run it."""
 
     def __init__(self, disk: Disk, paths: list[str], new: set[str]) -> None:
         self._disk = disk

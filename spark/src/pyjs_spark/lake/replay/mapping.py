@@ -50,10 +50,10 @@ class Mapping:
 
 
 def parse(said: str) -> Mapping:
-    """Return the subject mapping in a text such as `orders.> -> replay.orders.>`.
+    """Return the subject mapping in a string such as `orders.> -> replay.orders.>`.
 
     Raises:
-        OptionError: the text is not a valid mapping.
+        OptionError: the string is not a valid mapping.
     """
     source, arrow, destination = (part.strip() for part in said.partition(ARROW))
     if not arrow:
@@ -83,7 +83,7 @@ def _compact(token: str) -> str:
 
 
 def _plain(tokens: Iterable[str]) -> str:
-    """Return a subject from tokens, with wildcards as $1, so that equal mappings have equal texts."""
+    """Return a subject from tokens, with wildcards as $1, so that equal mappings are equal strings."""
     return ".".join(_compact(token) for token in tokens)
 
 

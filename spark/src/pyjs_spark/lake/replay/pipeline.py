@@ -116,7 +116,7 @@ class Replay:
 def make(
     head: Said, maps: list[str], options: Table[str, str], catalog: Table[str, str] | None = None
 ) -> Replay:
-    """Return the replay defined by texts.
+    """Return the replay defined by the values of its keys.
 
     Raises:
         OptionError: a key or an option is missing or not allowed.
@@ -127,7 +127,7 @@ def make(
 
 
 def sink_options(head: Said, options: Table[str, str]) -> tuple[dict[str, str], SinkOptions]:
-    """Return the options of the sink, as texts and in parsed form.
+    """Return the options of the sink, as strings and in parsed form.
 
     Raises:
         OptionError: an option is not allowed, or is one that a replay sets itself.

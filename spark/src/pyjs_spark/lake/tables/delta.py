@@ -68,7 +68,7 @@ class DeltaArchive(Table):
         )
 
     def loaded(self) -> Any:
-        """Return the library's object for the existing table."""
+        """Return a DeltaTable for the existing table."""
         return DeltaTable(self.folder)
 
     def end_of(self, table: Any) -> int | None:

@@ -53,7 +53,7 @@ class TableProperties:
 
     @classmethod
     def of(cls, said: Mapping[str, str], next_seq: int, files: int) -> TableProperties:
-        """Return the properties from the texts that are stored in a table.
+        """Return the properties from the strings that are stored in a table.
 
         `next_seq` and `files` are from the table's commits.
         """

@@ -1,21 +1,22 @@
-"""The changes of a consumer in one turn, encoded for its state file: one small write per turn.
+"""The changes of a consumer in one turn, encoded for a single write to the consumer's state file.
 
 Grammar (u is an unsigned LEB128 number, times are ns since the epoch):
 
     delta       = { change }
     change      = %d1 seq:u cseq:u n:u ts:u     n first deliveries; seq and cseq ascend by one
-                | %d2 seq:u n:u                 n acks or terms of single messages
+                | %d2 seq:u n:u                 n messages from seq on, each acknowledged or terminated
                 | %d3 seq:u cseq:u              ack of everything up to seq
                 | %d4 seq:u ts:u                redelivery
                 | %d5 seq:u ts:u                in progress
                 | %d6 seq:u                     nak
                 | %d7 seq:u due_at:u            nak with a delay
                 | %d8 seq:u                     max_deliver reached: no longer pending
-                | %d9 seq:u                     its dead letter is stored: acknowledged
-                | %d10 seq:u n:u n*byte         terminated, with the reason in UTF-8: waits for its dead letter
-                | %d11 seq:u cseq:u             all up to seq acknowledged, except what waits for its dead letter
+                | %d9 seq:u                     acknowledged, because its dead letter is stored
+                | %d10 seq:u n:u n*byte         terminated with a UTF-8 reason; the dead letter is not stored yet
+                | %d11 seq:u cseq:u             ack of all up to seq, except where a dead letter is not stored yet
 
-Consecutive deliveries and acks are joined, so a batch of 500 takes a dozen bytes. This module knows nothing of files.
+Consecutive deliveries are joined into one change, as are consecutive acks: the acks of 500 consecutive messages take
+a few bytes. This module does not write the file.
 Compiled, because it runs for every delivery and every ack (measured in benchmarks/: pull with explicit acks).
 """
 from libc.stdint cimport int64_t, uint64_t

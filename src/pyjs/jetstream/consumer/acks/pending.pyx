@@ -157,7 +157,7 @@ cdef class PendingAcks:
         return 0
 
     cdef void take_table(self, uint32_t* buckets, int size_log) noexcept nogil:
-        """Replace the table by `buckets`, which are empty, and insert all entries."""
+        """Replace the table with `buckets`, which are empty, and insert all entries."""
         cdef uint32_t i = self.oldest
         cdef uint64_t at
         free(self.buckets)
@@ -407,7 +407,7 @@ cdef class PendingAcks:
         return <uint32_t> self.entries[i].due_at if i else 0
 
     cdef void progress(self, uint32_t i, int64_t now) noexcept nogil:
-        """Begin the ack wait of entry `i` again (in progress); an entry queued for redelivery stays queued."""
+        """Restart the ack wait of entry `i` (in progress); an entry queued for redelivery stays queued."""
         self.entries[i].sent_at = now
         if self.entries[i].where >= IN_DELAYED:
             self.unlink(i)
@@ -534,7 +534,7 @@ cdef class PendingAcks:
         self.reorder()
 
     def sent_by(self, int64_t now) -> None:
-        """Lower all delivery times above `now` to `now`, and their deadlines too, after the clock was set back."""
+        """Lower all delivery times above `now` to `now`, and their deadlines too, after a backward step."""
         cdef uint32_t i = self.oldest
         cdef int64_t ahead
         cdef bint changed = False
@@ -637,7 +637,7 @@ cdef class PendingAcks:
         return i != 0
 
     def in_progress(self, uint64_t seq, int64_t now) -> bool:
-        """Begin the ack wait of `seq` again; return False if it is not pending."""
+        """Restart the ack wait of `seq`; return False if it is not pending."""
         cdef uint32_t i = self.find(seq)
         if i:
             self.progress(i, now)

@@ -11,7 +11,7 @@ snapshot has the same bytes as base64, or an empty list.
 
 Invariant: unread <= msgs of the stream, if the count is up to date, all removals are reported and no skips are left.
 
-Knows the store; nothing of deliveries, acks and files.
+This module uses the store, but no deliveries, acks or files.
 
 Compiled, because it runs for each first delivery (measured in benchmarks/: pull 500, push).
 Source: nats.docs "DeliverPolicy", num_pending.
@@ -120,8 +120,8 @@ cdef class DeliveryCursor:
     def take_count(self, uint64_t unread, uint64_t counted_to) -> None:
         """Set num_pending to `unread`, the number of matches from the first message to sequence `counted_to`.
 
-        Has no effect unless the cursor is at the first message, there are no skips, and all removals are reported. No
-        message may have been removed since the count.
+        The call has no effect unless the cursor is at the first message, there are no skips, and all removals are
+        reported. No message may have been removed since the count.
         """
         if self.next_seq <= self.catalogue.first_seq and self.catalogue.drops.size == 0 and self.skips.left == 0:
             self.unread, self.counted_to, self.stale, self.counting = unread, counted_to, False, False
@@ -129,7 +129,7 @@ cdef class DeliveryCursor:
     def num_pending(self) -> int:
         """Return num_pending: the number of messages that wait for their first delivery.
 
-        May take long, unless `count_some` has just returned True.
+        This may take long, unless `count_some` has just returned True.
         """
         while not self.count_some():
             pass
@@ -217,7 +217,7 @@ cdef class DeliveryCursor:
             self.excluded, self.excluded_above = logged, 0 if self.stale else self.counted_to
 
     cdef void count_step(self) noexcept nogil:
-        """Count some more matches after the cursor, or begin again if the count is stale."""
+        """Count some more matches after the cursor, or restart the count if it is stale."""
         cdef uint64_t at = self.counted_to + 1
         if self.stale:
             self.stale = self.counting = False

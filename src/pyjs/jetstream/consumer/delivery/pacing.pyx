@@ -15,7 +15,7 @@ cdef enum:
 
 
 cdef class Pacing:
-    """The limits of the rate of one consumer's deliveries."""
+    """The limits on the rate of one consumer's deliveries."""
 
     def __cinit__(self, int64_t burst_size):
         self.burst_size = burst_size

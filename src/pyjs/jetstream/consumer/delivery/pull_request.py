@@ -30,7 +30,7 @@ _PLAIN |= {"group": str, "min_pending": int, "min_ack_pending": int, "id": str, 
 
 
 class RefusedPull(Exception):
-    """Raised if a pull request is refused. The exception's text is the status after NATS/1.0."""
+    """Raised if a pull request is refused. The exception's message is the status after NATS/1.0."""
 
 
 @dataclass(slots=True)

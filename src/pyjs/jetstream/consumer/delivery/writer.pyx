@@ -159,7 +159,7 @@ cdef class DeliveryWriter:
         m.tail_len = write_sizes(self.line + m.reply_len + 1, m) - self.line
 
     cdef int strip_payload(self, Msg* m) noexcept nogil:
-        """Replace the payload by a header with the payload's size; return -1 if out of memory."""
+        """Replace the payload with a header that has the payload's size; return -1 if out of memory."""
         cdef char* p
         if grow(<void**> &self.bare, &self.bare_room, m.header_len + HEADER_ROOM, 1) < 0:
             return -1

@@ -3,7 +3,7 @@
 If a message fails a check, the batch is refused with the error of the first such message. The messages are stored as
 they were published, except for counters, schedules, and TTLs that are too short.
 
-Source: ADR-50; order and texts probed on nats-server 2.15.1 (tests/conformance/scenarios/atomic).
+Source: ADR-50; order and error messages probed on nats-server 2.15.1 (tests/conformance/scenarios/atomic).
 """
 
 from __future__ import annotations

@@ -96,7 +96,7 @@ cdef class BatchCommits:
     def finish(self) -> None:
         """Run all remaining steps of the batch, and store the held publishes, before the stream changes.
 
-        May run during a delivery, so other messages of the turn are not committed. The current trace belongs to
+        This may run during a delivery, so other messages of the turn are not committed. The current trace belongs to
         another message, and is switched off during the call.
         """
         trace, self.stream.turn.trace = self.stream.turn.trace, None
@@ -170,7 +170,7 @@ cdef class BatchCommits:
     cdef void enter(self) except *:
         """Commit earlier messages, and make later commits wait.
 
-        Must not run in a delivery, since it sends PubAcks.
+        This must not run in a delivery, since it sends PubAcks.
         """
         if self.stream.dirty:
             self.stream.commit()

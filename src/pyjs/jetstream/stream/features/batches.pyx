@@ -11,7 +11,7 @@ last message, and messages of other batches, take the slow path (`take`).
 Invariant of an open batch with n messages: their sequences in the batch are 1 to n.
 
 This module knows nothing of streams and stores. Compiled: runs for every message of a batch (benchmarks/batches.py).
-Source: ADR-50; order of checks and texts probed on nats-server 2.15.1 (tests/conformance/scenarios/atomic).
+Source: ADR-50; order of checks and error messages probed on nats-server 2.15.1 (tests/conformance/scenarios/atomic).
 """
 from libc.stdint cimport int64_t, uint32_t
 from libc.stdlib cimport free
@@ -242,7 +242,7 @@ cdef class AtomicBatches:
         return batch
 
     cdef bint has_room(self, Msg* m) noexcept nogil:
-        """Return whether the message fits into the server's limit of staged bytes."""
+        """Return whether the message fits into the server's limit on staged bytes."""
         cdef int64_t size = m.subject_len + m.size + sizeof(StagedMessage)
         return self.usage.bytes + size <= self.usage.bytes_max
 

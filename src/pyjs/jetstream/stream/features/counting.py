@@ -4,8 +4,8 @@ Numbers have any size, as in nats-server: thousands of digits are read and writt
 digits of one conversion. A copied message has the total value of its origin. The header Nats-Counter-Sources of the
 subject's last message has the last known value of every origin; only the change since then is added.
 
-Knows only headers and payloads; the stream finds the last message and stores the new one.
-Source: ADR-49; order, texts and headers probed on nats-server 2.15.1 (tests/conformance/scenarios/counter).
+This module handles only headers and payloads; the stream finds the last message and stores the new one.
+Source: ADR-49; order, error messages and headers probed on nats-server 2.15.1 (tests/conformance/scenarios/counter).
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def _json(sources: dict[str, dict[str, str]]) -> bytes:
 
 
 def _leading_number(text: bytes) -> int:
-    """Return the number at the beginning of a text, or 0 if there is none."""
+    """Return the number at the beginning of a string, or 0 if there is none."""
     match = _BIG_INT.match(text)
     return number_of(match[0]) if match else 0
 

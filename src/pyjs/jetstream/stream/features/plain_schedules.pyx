@@ -58,7 +58,7 @@ cdef int64_t seconds_of(const char* p) noexcept nogil:
 
 
 cdef int64_t time_of(const char* p, size_t n) noexcept nogil:
-    """Return the UTC time in a text of `n` bytes, which must end in "Z", in ns since 1970; -1 if it is invalid."""
+    """Return the UTC time in a string of `n` bytes, which must end in "Z", in ns since 1970; -1 if it is invalid."""
     cdef int64_t second, ns = 0
     cdef size_t i
     if n < DATE_SIZE + 1 or p[n - 1] != c'Z':

@@ -6,7 +6,7 @@ of Nats-Schedule-Source, under Nats-Schedule-Target. The header Nats-Scheduler o
 schedule's subject, and Nats-Schedule-Next the time of the next firing, or `purge` if this was the last one.
 
 Pure functions of headers and times; scheduling.pyx stores the schedules of a stream.
-Source: ADR-51; order, texts and headers probed on nats-server 2.15.1 (tests/conformance/scenarios/schedule).
+Source: ADR-51; order, error messages and headers probed on nats-server 2.15.1 (tests/conformance/scenarios/schedule).
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ def _time_ns(text: str) -> int:
     The hour may have one digit. The offset may be up to 24 hours and 60 minutes.
 
     Raises:
-        ValueError: the text is not such a time.
+        ValueError: the string is not such a time.
     """
     if _PLAIN_TIME.fullmatch(text):  # the usual form needs no general parser
         second = (datetime.fromisoformat(text[:19]) - _EPOCH) // timedelta(seconds=1)

@@ -252,7 +252,7 @@ cdef class SpecialPublishes(Sink):
             self.scheduling.arm()
 
     def clock_stepped(self) -> None:
-        """Reset the timers after the wall clock was set."""
+        """Reset the timers after the wall clock has been set."""
         self.scheduling.arm_again()
 
     def wall_ns(self) -> int:

@@ -291,7 +291,7 @@ class ReplicatedConsumers:
         return data
 
     def load(self, data: bytes) -> None:
-        """Replace all consumers by those in a dump; the caller must then apply the entries after it.
+        """Replace all consumers with those in a dump; the caller must then apply the entries after it.
 
         The store may be ahead of the dump, but must not be behind it: an interest stream stores only the messages
         that its consumers at that moment need.

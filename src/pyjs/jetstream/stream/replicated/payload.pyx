@@ -59,7 +59,7 @@ KINDS = {name: kind for kind, name in ITEM_NAMES.items()}
 
 
 class BrokenEntry(PyjsError):
-    """Raised if a committed entry cannot be applied. The exception's text names the invalid place."""
+    """Raised if a committed entry cannot be applied. The exception's message names the invalid place."""
 
     def __init__(self, str stream, uint64_t index, reason) -> None:
         super().__init__(f"{stream}: entry {index} cannot be applied: {reason}")

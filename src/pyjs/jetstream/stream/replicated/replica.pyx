@@ -211,7 +211,7 @@ cdef class Replica(Sink):
             return self.stream.refuse_with(m, errcodes.STREAM_MESSAGES_LOST.error())
 
     cdef bint is_full(self, uint64_t size) noexcept nogil:
-        """Return whether `size` more bytes would exceed the limit of bytes in flight; False if none are in flight."""
+        """Return whether `size` more bytes would exceed the limit on bytes in flight; False if none are in flight."""
         cdef uint64_t others = self.in_flight + self.buffer.used
         return others != 0 and others + size > self.in_flight_max
 
@@ -727,7 +727,7 @@ cdef class Replica(Sink):
         steps.close()
 
     def end_running(self, result, error) -> None:
-        """Store the result of the running operation, if a chore waits for it."""
+        """Store the result of the running operation, if a chore is waiting for it."""
         outcome, self.running = self.running, None
         if outcome is not None:
             outcome.settle(result, error)
