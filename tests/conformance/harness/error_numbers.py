@@ -140,10 +140,10 @@ NOT_ANSWERED = [
 
 HEAD = """# Errors of the JetStream API
 
-Refusals have the number, code and text of nats-server 2.15:
-`{"error":{"code":404,"err_code":10059,"description":"stream not found"}}`. Names in braces stand for
-values. Only this server has numbers from 20001 on. The tests provoke each error of the
-first table on both servers (`tests/conformance/errors.md`), with the few exceptions in
+If a request is refused, the error in its answer has the number (`err_code`), code and text of nats-server 2.15:
+`{"error":{"code":404,"err_code":10059,"description":"stream not found"}}`. In the tables, names in braces
+stand for values. nats-server has no numbers from 20001 on. The tests provoke each error of the first
+table on both servers (`tests/conformance/errors.md`), except those listed with a reason in
 `tests/conformance/test_errors.py`.
 
 `python -m tests.conformance.harness.error_numbers` writes this page.
