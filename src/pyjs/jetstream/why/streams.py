@@ -178,7 +178,7 @@ def _no_consumers(stream: Stream) -> Reason | None:
 def _origins(js: JetStream, stream: Stream) -> list[Reason]:
     """Return the origins of a mirror or of sources that have never answered, or that refuse."""
     found = []
-    report = inflow_report(js, stream)
+    report = inflow_report(js, stream, lag=False)
     for row in [report["mirror"]] if "mirror" in report else report.get("sources", ()):
         error = row.get("error", {}).get("description", "")
         if error or row["active"] < 0:

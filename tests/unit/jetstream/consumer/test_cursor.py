@@ -349,9 +349,49 @@ def test_removals_while_the_last_of_each_subject_are_delivered_count_once() -> N
     assert js.cursor.num_pending() == 3
     js.remove(4)
     js.remove(3)
-    assert js.cursor.num_pending() == 2  # 3 is skipped when it is its turn
-    assert js.take_all() == [2, 3]
+    js.remove(1)  # never delivered
+    assert js.cursor.num_pending() == 1
+    assert js.take_all() == [2]
     assert js.cursor.num_pending() == 0
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_removed_messages_are_skipped_among_the_last_of_each_subject(told: bool) -> None:
+    at = CursorFixture("aaaaaaa", skips=(2, 4, 6))
+    assert at.cursor.num_pending() == 4
+    for seq in (2, 6):
+        at.remove(seq, told=told)
+    assert at.take() == 4
+    at.tell()
+    assert at.cursor.num_pending() == 1
+    assert at.take_all() == [7]
+    assert at.cursor.num_pending() == 0
+
+
+def test_only_what_is_left_of_the_last_of_each_subject_is_counted() -> None:
+    at = CursorFixture("aaaaaaa", skips=(2, 4, 6))
+    at.remove(4, told=False)
+    assert at.cursor.num_pending() == 3
+    at.tell()
+    at.fill("ab")
+    assert at.cursor.num_pending() == 4
+    at.store.purge(at.store.make_filter(()), 7)
+    at.cursor.purged(7)
+    assert (at.cursor.num_pending(), at.take_all()) == (2, [7, 8])
+
+
+def test_many_messages_among_the_last_of_each_subject_are_counted_and_skipped_in_steps() -> None:
+    at = CursorFixture("a" * 50_000, skips=tuple(range(1, 50_001, 2)))
+    assert not at.cursor.count_some()
+    for seq in (1, 2, 40_001):
+        at.remove(seq)
+    assert at.cursor.num_pending() == 24_999
+    for seq in range(3, 49_999):
+        at.remove(seq)
+    assert at.cursor.num_pending() == 2
+    assert at.cursor.find_some() == 0
+    assert at.cursor.searching
+    assert at.take_all() == [49_999, 50_000]
 
 
 def test_a_long_search_goes_on_in_steps() -> None:

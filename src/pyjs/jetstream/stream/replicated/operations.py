@@ -17,6 +17,7 @@ from pyjs.jetstream.config.stream import StreamConfig
 from pyjs.jetstream.files.removals import MemoryRelease
 from pyjs.jetstream.stream.replicated.payload import operation
 from pyjs.jetstream.stream.retention import remove_all
+from pyjs.store import searches
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from pyjs.core.chore import Step
     from pyjs.jetstream.stream.replicated.replica import Replica
+    from pyjs.store.index.filter import StoreFilter
 
     Steps = Generator[Step, None, Any]
 
@@ -82,37 +84,19 @@ def _purge(replica: Replica, subject: bytes, body: bytes) -> Steps:
     stream, store = replica.stream, replica.stream.store
     before_seq, keep = _PURGE.unpack(body)
     wanted = store.make_filter((subject,) if subject else ())
-    count = store.catalogue.count_matching(0, wanted)
-    if count <= STEP or (wanted.all and not keep and not 0 < before_seq <= store.last_seq):
+    if store.msgs <= STEP or (wanted.all and not keep and not 0 < before_seq <= store.last_seq):
         purged = store.purge(wanted, before_seq, keep)
         stream.turn.jobs.extend(MemoryRelease(remains) for remains in store.catalogue.take_remains())
-    elif before_seq == 1 or keep >= count:
-        purged = 0
     else:
-        end_seq = min(before_seq or store.last_seq + 1, store.last_seq + 1)
-        if keep:
-            end_seq = yield from _end_of(replica, subject, count - keep)
-        purged = yield from _drop_steps(replica, subject, end_seq)
+        end_seq = yield from searches.purge_end(store.catalogue, wanted, before_seq, keep)
+        purged = yield from _drop_steps(replica, wanted, end_seq)
     stream.evictions.purges.append(subject)  # the commit will inform the consumers
     return purged
 
 
-def _end_of(replica: Replica, subject: bytes, left: int) -> Steps:
-    """Return the sequence of the first matching message after the `left` oldest ones."""
-    catalogue = replica.stream.store.catalogue
-    wanted = replica.stream.store.make_filter((subject,) if subject else ())
-    seq = catalogue.next_match(0, wanted)
-    for at in range(left):
-        seq = catalogue.next_match(seq + 1, wanted)
-        if at % STEP == STEP - 1:
-            yield None
-    return seq
-
-
-def _drop_steps(replica: Replica, subject: bytes, end_seq: int) -> Steps:
+def _drop_steps(replica: Replica, wanted: StoreFilter, end_seq: int) -> Steps:
     """Remove the matches below `end_seq`; readers wait until all are removed."""
     store = replica.stream.store
-    wanted = store.make_filter((subject,) if subject else ())
     purged, seq = 0, 1
     store.changing = True
     try:
