@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from pyjs.store.index.catalogue import Catalogue
     from pyjs.store.index.filter import StoreFilter
 
-MATCHES_STEP = 2000  # maximum number of sequences that one step returns
+MATCHES_STEP = 5000  # maximum number of sequences that one step returns
 LAST_SEQ = (1 << 64) - 1  # no message has a higher sequence
+
 
 def next_match(catalogue: Catalogue, seq: int, wanted: StoreFilter) -> Generator[None, None, int]:
     """Return the sequence of the first match >= `seq`, or 0 if there is none."""
@@ -46,6 +47,7 @@ def count(catalogue: Catalogue, seq: int, wanted: StoreFilter) -> Generator[None
         msgs += more
     return msgs
 
+
 def matches(
     catalogue: Catalogue, seq: int, before_seq: int, wanted: StoreFilter, most: int = LAST_SEQ
 ) -> Generator[None, None, list[int]]:
@@ -53,12 +55,11 @@ def matches(
 
     The search ends when it has found `most` of them, or some more.
     """
-    found: list[int] = []
+    found, seq = catalogue.matches_step(seq, before_seq, MATCHES_STEP, wanted)
     while seq and len(found) < most:
+        yield
         more, seq = catalogue.matches_step(seq, before_seq, MATCHES_STEP, wanted)
         found += more
-        if seq:
-            yield
     return found
 
 
@@ -76,7 +77,9 @@ def purge_end(
 def _first_of_newest(catalogue: Catalogue, keep: int, wanted: StoreFilter) -> Generator[None, None, int]:
     """Return the sequence of the oldest of the newest `keep` matches, or 0 if there are fewer matches."""
     msgs, rest = catalogue.count_step(0, wanted, True)
-    if msgs <= MATCHES_STEP and rest > catalogue.last_seq:  # all are counted, and few enough to search by subject
+    if (
+        msgs <= MATCHES_STEP and rest > catalogue.last_seq
+    ):  # all are counted, and few enough to search by subject
         found = yield from matches(catalogue, 1, catalogue.last_seq + 1, wanted)
         return found[-keep] if keep <= len(found) else 0
     before_seq = catalogue.last_seq + 1

@@ -116,32 +116,11 @@ def lower_limits(stream: Stream, config: StreamConfig) -> Generator[Step, None, 
     Raises:
         ApiError, StoreFailed: as `purge`.
     """
-    old, store = stream.config, stream.store
-    if store.msgs <= AT_ONCE:
-        return
-    keep = config.max_msgs_per_subject
-    store.changing = True
-    try:
-        if keep > 0 and (old.max_msgs_per_subject <= 0 or old.max_msgs_per_subject > keep):
-            yield from _trim_subjects(stream, keep)
-        if config.discard != "new":
-            while store.drop_front(config.max_msgs, config.max_bytes, STEP):
-                stream.commit_now()
-                yield None
-                _check_open(stream)
-    finally:
-        store.changing = False
-
-
-def _trim_subjects(stream: Stream, keep: int) -> Generator[Step, None, None]:
-    """Remove all but the newest `keep` messages of each subject; messages published meanwhile are not examined."""
-    store = stream.store
-    seq, end_seq = 1, store.last_seq + 1
-    while seq:
-        seq = store.trim_some(keep, seq, end_seq, STEP)
+    for _ in operations.lower_steps(stream, config):
         stream.commit_now()
         yield None
         _check_open(stream)
+    stream.commit_now()
 
 
 def _check_open(stream: Stream) -> None:

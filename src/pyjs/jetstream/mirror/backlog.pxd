@@ -5,6 +5,7 @@ from libc.stdint cimport int64_t, uint64_t
 from pyjs.store.index.catalogue cimport Catalogue
 from pyjs.store.index.filter cimport StoreFilter
 
+
 @cython.final
 cdef class Backlog:
     cdef uint64_t msgs              # number of matches from the copier's position up to `upto`

@@ -101,6 +101,24 @@ def test_a_change_reaches_all_replicas_and_stays(cluster: Cluster) -> None:
     assert cluster.same()["config"] == config
 
 
+@pytest.mark.parametrize(
+    ("limits", "left"),
+    [({"max_msgs": 4}, 4), ({"max_msgs_per_subject": 2}, 20), ({"max_msgs": 4, "discard": "new"}, 10_008)],
+)
+def test_a_limit_that_removes_many_messages_reaches_all_replicas(
+    cluster: Cluster, limits: dict[str, Any], left: int
+) -> None:
+    cluster.settle()
+    for node in cluster.up():
+        for number in range(10_000):
+            node.stream.store.store(b"s.%d" % (number % 8), b"", b"", S)
+    old = cluster.assignments["S"]
+
+    cluster.change(replace(old, stored=stored_config(replace(old.config, **limits))))
+
+    assert cluster.same()["range"][1:3] == (10_008, left)
+
+
 def test_a_change_that_the_leader_did_not_finish_is_finished_by_the_next_one(cluster: Cluster) -> None:
     old = cluster.assignments["S"]
     new = replace(old, stored=stored_config(replace(old.config, max_msgs=2)), revision=2)

@@ -18,6 +18,7 @@ from pyjs.jetstream.files.removals import MemoryRelease
 from pyjs.jetstream.stream.replicated.payload import operation
 from pyjs.jetstream.stream.retention import remove_all
 from pyjs.store import searches
+from pyjs.store.trimming import trim_steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from pyjs.core.chore import Step
     from pyjs.jetstream.stream.replicated.replica import Replica
+    from pyjs.jetstream.stream.stream import Stream
     from pyjs.store.index.filter import StoreFilter
 
     Steps = Generator[Step, None, Any]
@@ -126,11 +128,31 @@ def _configure(replica: Replica, _subject: bytes, body: bytes) -> Steps:
     yield from replica.config_steps(config)
     stream = replica.stream
     old = stream.config
+    for _ in lower_steps(stream, config):
+        stream.note_change()
+        yield None
     stream.dedupe.forget_older(stream.store.ids_from)  # a longer window does not bring back ids
     stream.configure(config)
     stream.special.drop_disabled()
     stream.evictions.trim_subjects(config.max_msgs_per_subject)
     replica.configured(old)
+
+
+def lower_steps(stream: Stream, config: StreamConfig) -> Generator[None, None, None]:
+    """Remove the messages that exceed limits of `config`, in steps, if there are many messages.
+
+    The caller writes the removals after each step, and then applies `config`, which removes the rest.
+    """
+    if stream.store.msgs <= STEP:
+        return
+    before, keep = stream.config.max_msgs_per_subject, config.max_msgs_per_subject
+    is_front_removed = config.discard != "new"
+    yield from trim_steps(
+        stream.store,
+        keep if before <= 0 or keep < before else 0,
+        config.max_msgs if is_front_removed else 0,
+        config.max_bytes if is_front_removed else 0,
+    )
 
 
 def _expire(replica: Replica, _body: bytes) -> bool:
