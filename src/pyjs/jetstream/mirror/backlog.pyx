@@ -12,7 +12,7 @@ from libc.stdint cimport int64_t, uint64_t
 from pyjs.store.index.catalogue cimport Catalogue
 from pyjs.store.index.filter cimport StoreFilter
 
-cdef int64_t COUNT_NS = 1000000000
+cdef int64_t COUNT_NS = 1000000000      # ns
 
 
 cdef class Backlog:
@@ -30,7 +30,7 @@ cdef class Backlog:
     cdef bint count_some(self, Catalogue origin, uint64_t from_seq, StoreFilter f, int64_t now_ns) noexcept nogil:
         """Count some more matches >= `from_seq`, the copier's position; return whether `msgs` has all of them."""
         cdef uint64_t at
-        cdef bint begins = not self.counting and not self.is_usable(origin, now_ns)
+        cdef bint begins = not self.is_usable(origin, now_ns)
         if begins:
             self.msgs, self.upto, self.removed = 0, from_seq - 1, removed_from(origin)
             self.is_known, self.is_long = True, False
@@ -47,7 +47,7 @@ cdef class Backlog:
         return not self.counting
 
     cdef bint is_usable(self, Catalogue origin, int64_t now_ns) noexcept nogil:
-        """Return whether new messages can be added to the last count."""
+        """Return whether the count can be continued, or new messages can be added to it."""
         if not self.is_known:
             return False
         return self.removed == removed_from(origin) or (self.is_long and now_ns - self.counted_ns < COUNT_NS)

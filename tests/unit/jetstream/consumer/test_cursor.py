@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from tests.support.packed import pack
 
 from pyjs.jetstream.consumer.delivery.cursor import DeliveryCursor, Skips
@@ -205,13 +205,23 @@ def test_a_count_made_elsewhere_is_not_believed(why: str) -> None:
 
 
 class CursorMachine(RuleBasedStateMachine):
-    """Compares `num_pending` with the number of messages that the store has after the cursor."""
+    """Compares `num_pending` with the number of messages that the store has after the cursor.
+
+    The consumer first delivers the messages in `skips`.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.at = CursorFixture()
         self.live: dict[int, str] = {}
-        self.delivered: list[int] = []
+        self.skips: set[int] = set()
+
+    @initialize(subjects=st.text("ab", max_size=12), chosen=st.sets(st.integers(1, 12)))
+    def begin(self, subjects: str, chosen: set[int]) -> None:
+        """Begin with some of the messages, as a consumer with `last_per_subject` does."""
+        self.publish(subjects)
+        self.skips = {seq for seq in chosen if self.live.get(seq) == "a"}
+        self.at.cursor.begin(1, Skips(pack(sorted(self.skips))), max(self.skips, default=0))
 
     @rule(subjects=st.text("ab", min_size=1, max_size=5))
     def publish(self, subjects: str) -> None:
@@ -221,7 +231,7 @@ class CursorMachine(RuleBasedStateMachine):
 
     @rule(wake=st.booleans())
     def deliver(self, wake: bool) -> None:
-        expected = next((seq for seq in self.matches() if seq >= self.at.cursor.next_seq), 0)
+        expected = next(iter(self.left()), 0)
         if wake:
             self.at.cursor.woken(0)
         assert self.at.take() == expected
@@ -244,11 +254,15 @@ class CursorMachine(RuleBasedStateMachine):
 
     @invariant()
     def the_count_is_that_of_the_store(self) -> None:
-        left = [seq for seq in self.matches() if seq >= self.at.cursor.next_seq]
-        assert self.at.cursor.num_pending() == len(left)
+        assert self.at.cursor.num_pending() == len(self.left())
 
-    def matches(self) -> list[int]:
-        return sorted(seq for seq, subject in self.live.items() if subject == "a")
+    def left(self) -> list[int]:
+        """Return the sequences that are to be delivered."""
+        end = max(self.skips, default=0)
+        matches = sorted(seq for seq, subject in self.live.items() if subject == "a")
+        return [
+            seq for seq in matches if seq >= self.at.cursor.next_seq and (seq > end or seq in self.skips)
+        ]
 
 
 TestCursor = CursorMachine.TestCase
