@@ -260,9 +260,7 @@ class CursorMachine(RuleBasedStateMachine):
         """Return the sequences that are to be delivered."""
         end = max(self.skips, default=0)
         matches = sorted(seq for seq, subject in self.live.items() if subject == "a")
-        return [
-            seq for seq in matches if seq >= self.at.cursor.next_seq and (seq > end or seq in self.skips)
-        ]
+        return [seq for seq in matches if seq >= self.at.cursor.next_seq and (seq > end or seq in self.skips)]
 
 
 TestCursor = CursorMachine.TestCase
