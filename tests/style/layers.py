@@ -40,7 +40,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     "store": (
         ("crypt", "index", "open_files", "sync_set"),
         ("format", "searches", "store"),
-        ("memory", "segment", "state"),
+        ("memory", "segment", "state", "trimming"),
         ("file",),
     ),
     "jetstream": (

@@ -13,7 +13,7 @@ from pyjs.jetstream.config.choices import FILE, MEMORY
 from pyjs.jetstream.config.declared import as_json
 from pyjs.jetstream.consumer.consumer import Consumer
 from pyjs.jetstream.consumer.info import consumer_info, know_pending
-from pyjs.jetstream.manage.stream_info import inflow_report, stream_state
+from pyjs.jetstream.manage.stream_info import inflow_report, know_lag, stream_state
 from pyjs.monitor.arguments import Arguments
 from pyjs.monitor.json_text import JsonDict, filled, pretty_piece
 from pyjs.node import API_LEVEL
@@ -316,6 +316,7 @@ def _stream_detail(
             consumers.append(pretty_piece(shown, CONSUMER_DEPTH))
             if len(consumers) % CONSUMERS_STEP == 0:
                 yield
+    yield from know_lag(account, stream)
     detail |= inflow_report(account, stream)
     return detail | (_groups_of(detail, groups) if options.raft else {})
 

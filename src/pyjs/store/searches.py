@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from pyjs.store.index.catalogue import Catalogue
     from pyjs.store.index.filter import StoreFilter
 
+MATCHES_STEP = 5000  # maximum number of sequences that one step returns
+LAST_SEQ = (1 << 64) - 1  # no message has a higher sequence
+
 
 def next_match(catalogue: Catalogue, seq: int, wanted: StoreFilter) -> Generator[None, None, int]:
     """Yield between steps; return the sequence of the first match >= `seq`, or 0 if there is none."""
@@ -43,3 +46,49 @@ def count(catalogue: Catalogue, seq: int, wanted: StoreFilter) -> Generator[None
         more, rest = catalogue.count_step(rest, wanted, False)
         msgs += more
     return msgs
+
+
+def matches(
+    catalogue: Catalogue, seq: int, before_seq: int, wanted: StoreFilter, most: int = LAST_SEQ
+) -> Generator[None, None, list[int]]:
+    """Return the sequences of the matches with seq <= sequence < `before_seq`, ascending.
+
+    The search ends when it has found `most` of them, or some more.
+    """
+    found, seq = catalogue.matches_step(seq, before_seq, MATCHES_STEP, wanted)
+    while seq and len(found) < most:
+        yield
+        more, seq = catalogue.matches_step(seq, before_seq, MATCHES_STEP, wanted)
+        found += more
+    return found
+
+
+def purge_end(
+    catalogue: Catalogue, wanted: StoreFilter, before_seq: int, keep: int
+) -> Generator[None, None, int]:
+    """Return the sequence below which a purge removes all matches.
+
+    The purge removes matches below `before_seq` (0: all), but not the newest `keep` of all matches.
+    """
+    end_seq = min(before_seq or catalogue.last_seq + 1, catalogue.last_seq + 1)
+    return min(end_seq, (yield from _first_of_newest(catalogue, keep, wanted))) if keep else end_seq
+
+
+def _first_of_newest(catalogue: Catalogue, keep: int, wanted: StoreFilter) -> Generator[None, None, int]:
+    """Return the sequence of the oldest of the newest `keep` matches, or 0 if there are fewer matches."""
+    msgs, rest = catalogue.count_step(0, wanted, True)
+    if (
+        msgs <= MATCHES_STEP and rest > catalogue.last_seq
+    ):  # all are counted, and few enough to search by subject
+        found = yield from matches(catalogue, 1, catalogue.last_seq + 1, wanted)
+        return found[-keep] if keep <= len(found) else 0
+    before_seq = catalogue.last_seq + 1
+    while before_seq:
+        msgs, low_seq = catalogue.count_back_step(before_seq, wanted)
+        if msgs >= keep:
+            found = yield from matches(catalogue, max(low_seq, 1), before_seq, wanted)
+            return found[-min(keep, len(found))] if found else low_seq
+        keep -= msgs
+        before_seq = low_seq
+        yield
+    return 0

@@ -29,7 +29,6 @@ cdef enum:
     SEGMENTS_AT_ONCE = 4        # maximum number of segments freed at once; the memory of more is passed to `remains`
     KEPT_MAX = 8192             # if at most this many messages are left,
     MANY = 4096                 # and more than this many are dropped before them, these are dropped together
-    WIDE = 65536                # sequences that one step of a purge examines
 
 
 cdef class StoredMessage:
@@ -456,20 +455,28 @@ cdef class StreamStore:
         """
         cdef bint tracked = self.catalogue.drops.tracked
         cdef uint32_t left = limit
-        cdef uint64_t rest = 0, end_seq = from_seq + WIDE
-        cdef uint64_t seq = self.catalogue.next_some(from_seq, f, &rest)
+        cdef uint64_t rest = 0
+        cdef uint64_t seq = self.catalogue.next_some(from_seq, f, &rest), begin = seq
         self.catalogue.drops.tracked = False
         while left and seq and seq < before_seq:
             self.drop(seq, 0)
             left -= 1
-            if seq >= end_seq:
-                rest = seq + 1
-                seq = 0
-            else:
-                seq = self.catalogue.next_some(seq + 1, f, &rest)
+            seq = self.catalogue.next_of_step(begin, seq, f, &rest)
         self.catalogue.drops.tracked = tracked
         seq = seq or rest
         return limit - left, seq if seq < before_seq else 0
+
+    def purge_seqs(self, list seqs not None) -> int:
+        """Remove messages by sequence, as `purge` does; return how many of them were still in the stream."""
+        cdef bint tracked = self.catalogue.drops.tracked
+        cdef uint64_t seq, purged = 0
+        self.catalogue.drops.tracked = False
+        try:
+            for seq in seqs:
+                purged += self.drop(seq, 0) == 0
+        finally:
+            self.catalogue.drops.tracked = tracked
+        return purged
 
     def trim_some(self, int64_t max_per_subject, uint64_t from_seq, uint64_t before_seq, uint32_t limit) -> int:
         """Remove messages whose subjects have more than `max_per_subject` messages; visit up to `limit` messages.

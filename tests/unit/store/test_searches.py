@@ -66,6 +66,33 @@ def result(steps: Generator[None, None, int]) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("filters", FILTERS)
+def test_a_purge_ends_before_the_newest_matches_that_it_keeps(
+    filled: Filled, filters: tuple[bytes, ...]
+) -> None:
+    catalogue, wanted = filled.store.catalogue, filled.store.make_filter(filters)
+    matches = filled.matches(filters)
+    for keep in (1, 2, 500, 25_000, len(matches), len(matches) + 1):
+        for before_seq in (0, 40_000):
+            end_seq = result(searches.purge_end(catalogue, wanted, before_seq, keep))[0]
+            purged = [seq for seq in matches[:-keep] if seq < (before_seq or MSGS + 1)]
+            assert [seq for seq in matches if seq < end_seq] == purged
+
+
+@pytest.mark.parametrize("filters", FILTERS)
+def test_matches_are_found_in_order_and_in_steps(filled: Filled, filters: tuple[bytes, ...]) -> None:
+    catalogue, wanted = filled.store.catalogue, filled.store.make_filter(filters)
+    matches = filled.matches(filters)
+    for low, high in ((1, MSGS + 1), (31_000, 70_000), (70_000, 70_000)):
+        steps, found = searches.matches(catalogue, low, high, wanted), None
+        while found is None:
+            try:
+                next(steps)
+            except StopIteration as ended:
+                found = ended.value
+        assert found == [seq for seq in matches if low <= seq < high]
+
+
+@pytest.mark.parametrize("filters", FILTERS)
 def test_searches_and_counts_from_any_sequence_are_right(filled: Filled, filters: tuple[bytes, ...]) -> None:
     catalogue, wanted = filled.store.catalogue, filled.store.make_filter(filters)
     matches = filled.matches(filters)

@@ -19,6 +19,7 @@ from pyjs.jetstream.manage.engine import JetStream
 from pyjs.jetstream.manage.stream_info import (
     SUBJECTS_PAGE,
     deleted_details,
+    know_lag,
     know_subjects,
     stream_info,
     stream_state,
@@ -57,6 +58,7 @@ def update(call: ApiCall) -> Steps:
         stream = yield from streams.update(call.js, config, verdict)
     except StoreFailed as error:
         raise errcodes.STREAM_UPDATE.error(err=error) from error
+    yield from know_lag(call.js, stream)
     return stream_info(call.js, stream)
 
 
@@ -70,6 +72,7 @@ def info(call: ApiCall) -> Steps:
         subjects, total, offset = yield from page
     if given.get("deleted_details"):
         deleted = yield from deleted_details(stream)
+    yield from know_lag(call.js, stream)
     state = stream_state(stream, subjects, deleted)
     out: JsonDict = {"total": total, "offset": offset, "limit": SUBJECTS_PAGE if total else 0}
     out |= stream_info(call.js, stream, state=state, cluster=True)
@@ -95,7 +98,11 @@ def list_streams(call: ApiCall) -> Steps:
         if name in call.js.offline:
             offline[name] = call.js.offline[name].reason
         elif name in call.js.streams:  # otherwise it was deleted between two steps
-            infos.append(stream_info(call.js, call.js.streams[name], listed=True))
+            stream = call.js.streams[name]
+            yield from know_lag(call.js, stream)
+            if stream.closed:
+                continue
+            infos.append(stream_info(call.js, stream, listed=True))
             if len(infos) % LIST_STEP == 0:
                 yield None
     out: JsonDict = {"total": len(found), "offset": offset, "limit": LIST_PAGE, "streams": infos}

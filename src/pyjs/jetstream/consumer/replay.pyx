@@ -120,7 +120,7 @@ cdef class Replay:
         """Replay the first deliveries of `n` messages from `seq` on; only messages that may exist become pending."""
         cdef AckState acks = self.acks
         cdef DeliveryCursor cursor = self.cursor
-        cdef uint64_t last = seq + n - 1, at = seq, first, end = min(last, cursor.catalogue.last_seq)
+        cdef uint64_t last = seq + n - 1, at, first, end = min(last, cursor.catalogue.last_seq)
         cdef bint skipped
         if n == 0 or seq < max(cursor.next_seq, 1) or last < seq or last > SEQ_MAX or cseq + n < cseq:
             raise ValueError(f"{n} first deliveries from {seq} on, where {cursor.next_seq} is the next")
@@ -129,11 +129,7 @@ cdef class Replay:
         # Removed messages are not pending, so their acks raise the floor only here, up to this delivery.
         skipped = (self.explicit and acks.pending.count + acks.n_exhausted == 0
                    and acks.floor_cseq != acks.delivered_cseq)
-        while at <= last and cursor.skips.left:
-            cursor.pass_by(at)
-            at += 1
-        if cursor.skips.left == 0:
-            cursor.next_seq = max(cursor.next_seq, last + 1)
+        cursor.pass_up_to(last)
         acks.delivered_seq, acks.delivered_cseq = last, cseq + n - 1
         if not self.untracked:
             first = max(seq, cursor.catalogue.first_seq)

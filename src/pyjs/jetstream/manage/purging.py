@@ -18,6 +18,7 @@ from pyjs.jetstream import errcodes
 from pyjs.jetstream.config.choices import FILE
 from pyjs.jetstream.stream.replicated import operations
 from pyjs.jetstream.stream.stream import Stream
+from pyjs.store import searches
 from pyjs.store.format.purge_file import Purge
 
 if TYPE_CHECKING:
@@ -50,9 +51,13 @@ def purge(
     if _is_short(stream, wanted, before_seq, keep):
         return stream.purge(subject, before_seq, keep)
     stream.commit_now()  # as in Stream.purge
-    end_seq = min(before_seq or store.last_seq + 1, store.last_seq + 1)
-    if keep:
-        end_seq = yield from _end_of(stream, wanted, keep)
+    end_seq = yield from searches.purge_end(store.catalogue, wanted, before_seq, keep)
+    few = yield from searches.matches(store.catalogue, 1, end_seq, wanted, AT_ONCE + 1)
+    _check_open(stream)
+    if len(few) <= AT_ONCE:
+        purged = store.purge_seqs(few)
+        stream.end_purge(subject)
+        return purged
     note: PurgeFile | None = None
     if stream.config.storage == FILE:
         note = js.files.open_purge(stream.name)
@@ -74,27 +79,19 @@ def purge(
 
 
 def _is_short(stream: Stream, wanted: StoreFilter, before_seq: int, keep: int) -> bool:
-    """Return whether a purge fits into one step, because it removes few messages, or all messages."""
+    """Return whether a purge fits into one step.
+
+    That is so if the stream has few messages, or if all messages match and the purge removes few of them, or all
+    (a thread then frees the memory).
+    """
     store = stream.store
     if store.msgs <= AT_ONCE or before_seq == 1:
         return True
-    if wanted.all and not keep:
-        if before_seq == 0 or before_seq > store.last_seq:
-            return True
-        return store.msgs - store.catalogue.count_matching(before_seq, wanted) <= AT_ONCE
-    return store.catalogue.count_matching(0, wanted) - keep <= AT_ONCE
-
-
-def _end_of(stream: Stream, wanted: StoreFilter, keep: int) -> Generator[Step, None, int]:
-    """Return the first sequence of the newest `keep` matches, in steps."""
-    store = stream.store
-    left = store.catalogue.count_matching(0, wanted) - keep
-    seq = store.catalogue.next_match(0, wanted)
-    for at in range(left):
-        seq = store.catalogue.next_match(seq + 1, wanted)
-        if at % STEP == STEP - 1:
-            yield None
-    return seq
+    if not wanted.all or keep:
+        return wanted.all and store.msgs - keep <= AT_ONCE
+    if before_seq == 0 or before_seq > store.last_seq:
+        return True
+    return store.msgs - store.catalogue.count_matching(before_seq, wanted) <= AT_ONCE
 
 
 def drop_steps(stream: Stream, wanted: StoreFilter, end_seq: int) -> Generator[Step, None, int]:
@@ -123,32 +120,11 @@ def lower_limits(stream: Stream, config: StreamConfig) -> Generator[Step, None, 
         ApiError: the stream was deleted between two steps.
         StoreFailed: some removals were not written.
     """
-    old, store = stream.config, stream.store
-    if store.msgs <= AT_ONCE:
-        return
-    keep = config.max_msgs_per_subject
-    store.changing = True
-    try:
-        if keep > 0 and (old.max_msgs_per_subject <= 0 or old.max_msgs_per_subject > keep):
-            yield from _trim_subjects(stream, keep)
-        if config.discard != "new":
-            while store.drop_front(config.max_msgs, config.max_bytes, STEP):
-                stream.commit_now()
-                yield None
-                _check_open(stream)
-    finally:
-        store.changing = False
-
-
-def _trim_subjects(stream: Stream, keep: int) -> Generator[Step, None, None]:
-    """Remove all but the newest `keep` messages of each subject; messages published meanwhile are not examined."""
-    store = stream.store
-    seq, end_seq = 1, store.last_seq + 1
-    while seq:
-        seq = store.trim_some(keep, seq, end_seq, STEP)
+    for _ in operations.lower_steps(stream, config):
         stream.commit_now()
         yield None
         _check_open(stream)
+    stream.commit_now()
 
 
 def _check_open(stream: Stream) -> None:

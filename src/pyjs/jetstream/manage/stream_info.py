@@ -73,7 +73,8 @@ def stream_info(
     """Return the StreamInfo of a stream; with `listed`, omit the metadata that the server adds to the configuration.
 
     `state` is used in place of the current state. `domain` allows the field `domain`. `cluster` adds the fields about
-    the cluster that only the answer to STREAM.INFO has.
+    the cluster that only the answer to STREAM.INFO has. The call may take long if the stream is a mirror or has sources, unless `know_lag` has just
+    ended.
     """
     config = stream.config
     if js.shared.member is not None:
@@ -115,12 +116,22 @@ def away_info(config: StreamConfig, created_ns: int, cluster: dict[str, Any], no
     }
 
 
-def inflow_report(js: JetStream, stream: Stream) -> dict[str, Any]:
-    """Return the field `mirror` or `sources` of a stream's report, or {} if the stream has none."""
+def know_lag(js: JetStream, stream: Stream) -> Generator[None, None, None]:
+    """Count the lags of a mirror or of sources in steps, for the report of the stream."""
+    inflow = js.inflows.get(stream.name)
+    if inflow is not None:
+        yield from inflow.count_steps()
+
+
+def inflow_report(js: JetStream, stream: Stream, *, lag: bool = True) -> dict[str, Any]:
+    """Return the field `mirror` or `sources` of a stream's report, or {} if the stream has none.
+
+    With `lag`, this may take long unless `know_lag` has just ended.
+    """
     inflow = js.inflows.get(stream.name)
     if inflow is None:
         return {}
-    rows = inflow.report()
+    rows = inflow.report(lag=lag)
     return {"mirror": rows[0]} if stream.config.mirror else {"sources": rows}
 
 

@@ -44,6 +44,7 @@ from pyjs.jetstream.stream.relearn import (
 )
 from pyjs.jetstream.stream.republish import Republisher
 from pyjs.jetstream.stream.stream import Stream
+from pyjs.store import searches
 from pyjs.store.file.store import FileStore
 from pyjs.store.format.layout import file_name
 from pyjs.store.format.window_file import PART_IDS
@@ -404,10 +405,10 @@ def _remove_acknowledged(stream: Stream) -> Generator[Step, None, None]:
     for consumer in list(stream.consumers.values()):
         delivered_to = consumer.cursor.next_seq if isinstance(consumer, Consumer) else store.last_seq + 1
         wanted = store.make_filter(consumer.filters)
-        seq = store.catalogue.next_match(0, wanted)
+        seq = yield from searches.next_match(store.catalogue, 0, wanted)
         while 0 < seq < delivered_to:
             stream.release(seq, min(seq + RELEASE_STEP, delivered_to) - 1, wanted)
-            seq = store.catalogue.next_match(seq + RELEASE_STEP, wanted)
+            seq = yield from searches.next_match(store.catalogue, seq + RELEASE_STEP, wanted)
             if seq:
                 yield None
 

@@ -177,15 +177,16 @@ class Orders:
             return []
         return [node for node in stream.nodes if node != self._node]
 
-    def _fields(self, order: Order, call: ApiCall) -> dict[str, Any]:
+    def _fields(self, order: Order, call: ApiCall) -> Generator[Step, None, dict[str, Any]]:
         """Return the fields of the answer. Raises ApiError: the stream could not be opened, changed or removed."""
         failure = self._keeper.failures.get(Key(order.account, order.stream))
         if failure is not None:
             raise failure
         if order.words == "STREAM.DELETE":
             return {"success": True}
-        from pyjs.jetstream.manage.stream_info import stream_info
+        from pyjs.jetstream.manage.stream_info import know_lag, stream_info
 
+        yield from know_lag(call.js, call.stream())
         info = stream_info(call.js, call.stream(), domain=order.words != "STREAM.CREATE")
         is_new = order.words == "STREAM.CREATE" and order.index > 0
         return info | ({"did_create": True} if is_new else {})

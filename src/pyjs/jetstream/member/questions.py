@@ -193,14 +193,18 @@ def members_of(js: JetStream, name: str) -> list[int]:
 
 def streams_report(js: JetStream, names: tuple[str, ...]) -> Generator[Step, None, dict[str, Any]]:
     """Return the infos of streams by name, in the form of STREAM.LIST; streams not on this server are left out."""
-    from pyjs.jetstream.manage.stream_info import stream_info  # imported with the first stream
+    from pyjs.jetstream.manage.stream_info import know_lag, stream_info  # imported with the first stream
 
     infos = {}
     for number, name in enumerate(names):
         if number % STEP == STEP - 1:
             yield None
-        if name in js.streams:
-            infos[name] = stream_info(js, js.streams[name], listed=True)
+        stream = js.streams.get(name)
+        if stream is None:
+            continue
+        yield from know_lag(js, stream)
+        if not stream.closed:
+            infos[name] = stream_info(js, stream, listed=True)
     return infos
 
 

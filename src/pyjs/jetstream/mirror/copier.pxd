@@ -1,6 +1,7 @@
 """Copies messages of one stream into another, a bounded number per turn."""
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
+from pyjs.jetstream.mirror.backlog cimport Backlog
 from pyjs.jetstream.stream.stream cimport Stream
 from pyjs.jetstream.stream.stream_consumer cimport StreamConsumer
 from pyjs.store.index.filter cimport StoreFilter
@@ -22,6 +23,7 @@ cdef class Copier(StreamConsumer):
     cdef uint64_t copied                    # seq in the origin of the last copied message
     cdef uint64_t seq                       # seq in the origin of the message that is being copied
     cdef int64_t ts                         # time of that message
+    cdef Backlog backlog
     cdef StoreFilter wanted                 # the configured filters, for the origin's store
     cdef list transforms                    # subjects.transform.SubjectTransform
     cdef bint renames                       # `transforms` is not empty

@@ -21,6 +21,7 @@ from libc.stdlib cimport free
 from libc.string cimport memchr, memcmp, memcpy
 
 from pyjs.base.grow cimport grow
+from pyjs.jetstream.mirror.backlog cimport Backlog
 from pyjs.jetstream.stream.copies cimport REFUSED, STORED, SKIPPED, is_countable, keep_copy
 from pyjs.jetstream.stream.limits cimport COUNTS, DISCARD_NEW, DISCARD_NEW_PER_SUBJECT, HOLDS, SEALED
 from pyjs.jetstream.stream.replicated.replica cimport Replica
@@ -57,6 +58,7 @@ cdef class Copier(StreamConsumer):
         self.transforms = [each for each in transforms if each is not None]
         self.renames = len(self.transforms) > 0
         self.mirrors = mirrors
+        self.backlog = Backlog()
         self.describe(b"", b"")
 
     def __dealloc__(self):
@@ -102,6 +104,7 @@ cdef class Copier(StreamConsumer):
         self.copied = self.written = self.kept = position
         self.noted = 0
         self.generation += 1
+        self.backlog.forget()
 
     def detach(self) -> None:
         """Stop copying; called when the origin or the target is closed."""
@@ -183,17 +186,27 @@ cdef class Copier(StreamConsumer):
             self.target.aging.passed_seq = 0
         self.copied = self.written
         self.at = self.written + 1
+        self.backlog.forget()
         self.noted, self.blocked = 0, True
 
     def lag(self) -> int:
-        """Return the lag behind the origin in messages, counted as by nats-server."""
-        cdef int64_t pending
+        """Return the lag behind the origin in messages, counted as by nats-server.
+
+        May take long, unless `count_some` has just returned True.
+        """
         if self.feed is not None:
             return self.feed.lag()
         if self.origin is None or self.active_ns == 0:
             return 0
-        pending = <int64_t> self.origin.store.catalogue.count_from(self.at, self.wanted)
-        return max(0, pending - (2 if self.blocked else 1))
+        while not self.count_some():
+            pass
+        return max(0, <int64_t> self.backlog.msgs - (2 if self.blocked else 1))
+
+    def count_some(self) -> bool:
+        """Count the messages that are not copied yet for about a millisecond; return whether `lag` is known."""
+        if self.feed is not None or self.origin is None or self.active_ns == 0:
+            return True
+        return self.backlog.count_some(self.origin.store.catalogue, self.at, self.wanted, self.target.turn.now)
 
     def pump(self) -> None:
         """Copy up to the budget, and queue the rest for the next turn."""
@@ -249,6 +262,7 @@ cdef class Copier(StreamConsumer):
                     break
                 if result != 0:                 # the message is damaged, which the store has reported
                     self.at = seq + 1
+                    self.backlog.pass_by(seq)
                     continue
                 result = self.copy(&r)
                 if result == REFUSED:
@@ -258,6 +272,7 @@ cdef class Copier(StreamConsumer):
                     self.stored = seq
                 self.copied = seq
                 self.at = seq + 1
+                self.backlog.pass_by(seq)
                 taken += 1
                 size += r.size + r.subject_len
         if taken:

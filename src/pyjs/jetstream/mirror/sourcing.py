@@ -26,9 +26,8 @@ from pyjs.base.bounds import wrapped_ns
 from pyjs.base.errors import NotNow, StoreFailed
 from pyjs.jetstream import errcodes
 from pyjs.jetstream.config.choices import FILE
-from pyjs.jetstream.config.declared import as_json
 from pyjs.jetstream.config.stream import StreamConfig, StreamSource
-from pyjs.jetstream.mirror import places
+from pyjs.jetstream.mirror import places, reports
 from pyjs.jetstream.mirror.consumer_link import ConsumerLink
 from pyjs.jetstream.mirror.copier import Copier, SourceSearch, last_sources
 from pyjs.jetstream.mirror.durable import ConsumerFeed
@@ -56,10 +55,6 @@ if TYPE_CHECKING:
     from pyjs.jetstream.stream.stream import Stream
 
 RETRY_NS = 1_000_000_000  # ns after which a refused message is tried again, unless the target changes earlier
-HEARTBEAT_NS = (
-    1_000_000_000  # ns; nats-server polls an idle origin this often, so its reported `active` stays below
-)
-
 SEARCHED_PER_STEP = 1024  # messages searched in one step for positions of sources: about a millisecond
 
 
@@ -575,32 +570,17 @@ class Inflow:
 
     # -- reports -------------------------------------------------------------------------------------------
 
-    def report(self) -> list[dict[str, Any]]:
-        """Return the reports about the mirror, or about each source."""
-        return [self._shown(copy) for copy in self._copies.values()]
+    def count_steps(self) -> Generator[None, None, None]:
+        """Count the lags in steps, for `report`."""
+        return reports.count_steps([copy.copier for copy in self._copies.values()])
 
-    def _shown(self, copy: SourceCopy) -> dict[str, Any]:
-        source, copier = copy.source, copy.copier
-        out: dict[str, Any] = {"name": source.name}
-        if source.external is not None:
-            out["external"] = as_json(source.external)
-        out["lag"] = copier.lag()
-        if copier.stored and not copier.mirrors:
-            out["seq"] = copier.stored
-        out["active"] = self._active_ns(copier)
-        if copier.error is not None:
-            out["error"] = copier.error.as_json()
-        if source.filter_subject and (copier.active_ns or copier.error or not copier.mirrors):
-            out["filter_subject"] = source.filter_subject
-        if source.subject_transforms:
-            out["subject_transforms"] = [as_json(each) for each in source.subject_transforms]
-        return out
+    def report(self, *, lag: bool = True) -> list[dict[str, Any]]:
+        """Return the reports about the mirror, or about each source.
 
-    def _active_ns(self, copier: Copier) -> int:
-        if copier.active_ns == 0:
-            return -1
-        since = max(0, self._js.shared.clock.now_ns() - copier.active_ns)
-        return since if copier.origin is None else since % HEARTBEAT_NS
+        With `lag`, this may take long unless `count_steps` has just ended.
+        """
+        now_ns = self._js.shared.clock.now_ns()
+        return [reports.shown(copy, now_ns, lag=lag) for copy in self._copies.values()]
 
 
 # -- names -------------------------------------------------------------------------------------------------

@@ -86,9 +86,13 @@ cdef int drop_or_propose(StreamStore store, object replica, uint64_t seq) except
 cdef int remove_unneeded(StreamStore store, Interest interest, uint64_t low, uint64_t high, StoreFilter f,
                          object replica) except -1:
     """Remove the messages from sequence `low` to `high` that match `f` and that no consumer needs."""
-    cdef uint64_t seq = store.catalogue.next_seq(low, f)
-    while seq and seq <= high:
-        if not interest.needed(seq):
-            drop_or_propose(store, replica, seq)
-        seq = store.catalogue.next_seq(seq + 1, f)
+    cdef uint64_t rest = 0, seq = low
+    while 0 < seq <= high:
+        seq = store.catalogue.next_some(seq, f, &rest)
+        if 0 < seq <= high:
+            if not interest.needed(seq):
+                drop_or_propose(store, replica, seq)
+            seq += 1
+        elif seq == 0:
+            seq = rest                  # the search goes on, unless it has reached `high`
     return 0

@@ -178,7 +178,7 @@ def _no_consumers(stream: Stream) -> Reason | None:
 def _origins(js: JetStream, stream: Stream) -> list[Reason]:
     """Return a reason for each origin of the stream that has never answered, or that has an error."""
     found = []
-    report = inflow_report(js, stream)
+    report = inflow_report(js, stream, lag=False)
     for row in [report["mirror"]] if "mirror" in report else report.get("sources", ()):
         error = row.get("error", {}).get("description", "")
         if error or row["active"] < 0:

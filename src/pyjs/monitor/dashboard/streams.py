@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pyjs.jetstream.config.declared import as_json
-from pyjs.jetstream.manage.stream_info import inflow_report, stream_state
+from pyjs.jetstream.manage.stream_info import inflow_report, know_lag, stream_state
 from pyjs.jetstream.why.streams import why_stream
 from pyjs.monitor.dashboard.levels import stream_level
 from pyjs.monitor.dashboard.lists import page_of, wanted_by
@@ -115,6 +115,7 @@ def stream_view(site: Site, arguments: Arguments) -> Steps:
     reasons = why_stream(js, stream)
     level, _ = stream_level(reasons)
     yield
+    yield from know_lag(js, stream)
     return {
         "at": site.clock.now_ns(),
         "account": js.account.name,

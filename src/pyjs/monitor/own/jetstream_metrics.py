@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pyjs.jetstream.config.choices import FILE, MEMORY
 from pyjs.jetstream.consumer.consumer import Consumer
-from pyjs.jetstream.manage.stream_info import inflow_report
+from pyjs.jetstream.manage.stream_info import inflow_report, know_lag
 from pyjs.monitor.own.consumer_reading import is_searched, prepare
 from pyjs.monitor.own.exposition import Family, escaped, extended, labels
 from pyjs.monitor.own.samples import CONSUMER_FORMS, SIGNED
@@ -210,6 +210,7 @@ class JetStreamMetrics:
         values = (*held, *counts, config.max_bytes, config.max_msgs)
         self._streams.add(head, b"}", values)
         if js.inflows:
+            yield from know_lag(js, stream)
             self._inflow(js, stream, of_stream + "}")
         yield from self._rest()
         led_by = "" if js.shared.member is None else escaped(leader)

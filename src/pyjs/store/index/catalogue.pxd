@@ -40,6 +40,7 @@ cdef class Catalogue:
     cdef uint64_t next_seq(self, uint64_t from_seq, StoreFilter f) noexcept nogil
     # one step of next_seq; `rest`: where the next step begins, 0: the search is complete
     cdef uint64_t next_some(self, uint64_t from_seq, StoreFilter f, uint64_t* rest) noexcept nogil
+    cdef uint64_t next_of_step(self, uint64_t begin, uint64_t seq, StoreFilter f, uint64_t* rest) noexcept nogil
     cdef uint64_t count_from(self, uint64_t from_seq, StoreFilter f) noexcept nogil  # number of live matches
     # one step of count_from: count from `seq` on, and move `seq` to the next step, or beyond last_seq after the last;
     # `begin`: it is the first step

@@ -32,6 +32,7 @@ from pyjs.store.index.subjects cimport subject_by_id, subjects_add, subjects_fin
 cdef enum:
     SCAN_MAX = 4096             # sequences that a search examines before it goes through the subjects
     STEP_MAX = 32768            # sequences that one step of a search or count examines: about a millisecond
+    WIDE = 65536                # sequences that a step examines if it searches several matches
     AHEAD_MAX = 16384  # maximum number of matches that a filter caches; if there are more, sequences are examined
     FEW_SUBJECTS = 16384        # up to this many subjects are counted at once
     AHEAD_GAP = 65536  # sequences to examine before the next look-ahead, after one that found too many matches
@@ -244,6 +245,16 @@ cdef class Catalogue:
         if s.last == from_seq and not s.last_stale:
             return s.last
         return self.search(from_seq, f, rest)
+
+    cdef uint64_t next_of_step(self, uint64_t begin, uint64_t seq, StoreFilter f, uint64_t* rest) noexcept nogil:
+        """Return the first match > `seq` in a step whose first match was `begin`; 0: the step or the search ends.
+
+        If the search must go on, set `rest` to the sequence at which it does.
+        """
+        if seq - begin >= WIDE and not f.all and f.n_ahead == 0:
+            rest[0] = seq + 1
+            return 0
+        return self.next_some(seq + 1, f, rest)
 
     cdef uint64_t count_from(self, uint64_t from_seq, StoreFilter f) noexcept nogil:
         cdef uint64_t count = 0
@@ -695,6 +706,30 @@ cdef class Catalogue:
         """
         count = self.count_some(&from_seq, begin, f)
         return count, from_seq
+
+    def count_back_step(self, uint64_t before_seq, StoreFilter f not None) -> tuple:
+        """Count live matches with a sequence < `before_seq`, backwards, for about a millisecond.
+
+        Return their number, and the sequence of the first examined message, below which the next step continues; it
+        is 0 after the last step.
+        """
+        cdef uint64_t last = index_prev_live(&self.index, before_seq - 1) if self.msgs and before_seq else 0
+        cdef uint64_t low = last - STEP_MAX + 1 if last >= self.first_seq + STEP_MAX else 0
+        return self.count_range(low, last + 1, f) if last else 0, low
+
+    def matches_step(self, uint64_t from_seq, uint64_t before_seq, uint32_t limit, StoreFilter f not None) -> tuple:
+        """Search up to `limit` live matches with from_seq <= seq < before_seq for about a millisecond.
+
+        Return a list of their sequences, and the sequence at which the next step begins, or 0 after the last step.
+        """
+        cdef uint64_t rest = 0, seq = self.next_some(from_seq, f, &rest), begin = seq
+        seqs = []
+        while limit and seq and seq < before_seq:
+            seqs.append(seq)
+            limit -= 1
+            seq = self.next_of_step(begin, seq, f, &rest)
+        seq = seq or rest
+        return seqs, seq if seq < before_seq else 0
 
     def learn_subjects(self, StoreFilter f not None, uint32_t limit) -> bool:
         """Prepare a search with `f` for up to `limit` more subjects; return whether the preparation is complete."""

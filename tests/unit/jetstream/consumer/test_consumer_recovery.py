@@ -114,6 +114,25 @@ def test_the_rest_of_the_last_ones_per_subject_survives_a_restart(js: Restarting
     assert [m.seq for m in js.pull(batch=9, no_wait=True)] == [4, 6]
 
 
+def test_a_removed_message_among_the_last_of_each_subject_repeats_no_delivery_after_restarts(
+    js: Restarting,
+) -> None:
+    # given
+    for subject in ("s.a", "s.b", "s.c", "s.d"):
+        js.fill(1, subject)
+    js.consumer(deliver_policy="last_per_subject", filter_subject="s.>")
+    js.api("STREAM.MSG.DELETE.S", {"seq": 1})
+    before = [(m.seq, m.pending) for m in js.pull(batch=1)]
+    # when
+    js = js.restart()
+    then = [(m.seq, m.pending) for m in js.pull(batch=1)]
+    js = js.restart()
+    # then
+    assert (before, then) == ([(2, 2)], [(3, 1)])
+    assert js.info()["delivered"]["consumer_seq"] == 2
+    assert [m.seq for m in js.pull(batch=9, no_wait=True)] == [4]
+
+
 def test_messages_that_went_away_meanwhile_are_not_waited_for(js: Restarting) -> None:
     # given
     js.fill(4)

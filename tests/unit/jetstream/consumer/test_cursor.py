@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from tests.support.packed import pack
 
 from pyjs.jetstream.consumer.delivery.cursor import DeliveryCursor, Skips
@@ -205,13 +205,23 @@ def test_a_count_made_elsewhere_is_not_believed(why: str) -> None:
 
 
 class CursorMachine(RuleBasedStateMachine):
-    """Compares `num_pending` with the number of messages that the store has after the cursor."""
+    """Compares `num_pending` with the number of messages that the store has after the cursor.
+
+    The consumer first delivers the messages in `skips`.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.at = CursorFixture()
         self.live: dict[int, str] = {}
-        self.delivered: list[int] = []
+        self.skips: set[int] = set()
+
+    @initialize(subjects=st.text("ab", max_size=12), chosen=st.sets(st.integers(1, 12)))
+    def begin(self, subjects: str, chosen: set[int]) -> None:
+        """Begin with some of the messages, as a consumer with `last_per_subject` does."""
+        self.publish(subjects)
+        self.skips = {seq for seq in chosen if self.live.get(seq) == "a"}
+        self.at.cursor.begin(1, Skips(pack(sorted(self.skips))), max(self.skips, default=0))
 
     @rule(subjects=st.text("ab", min_size=1, max_size=5))
     def publish(self, subjects: str) -> None:
@@ -221,7 +231,7 @@ class CursorMachine(RuleBasedStateMachine):
 
     @rule(wake=st.booleans())
     def deliver(self, wake: bool) -> None:
-        expected = next((seq for seq in self.matches() if seq >= self.at.cursor.next_seq), 0)
+        expected = next(iter(self.left()), 0)
         if wake:
             self.at.cursor.woken(0)
         assert self.at.take() == expected
@@ -244,11 +254,13 @@ class CursorMachine(RuleBasedStateMachine):
 
     @invariant()
     def the_count_is_that_of_the_store(self) -> None:
-        left = [seq for seq in self.matches() if seq >= self.at.cursor.next_seq]
-        assert self.at.cursor.num_pending() == len(left)
+        assert self.at.cursor.num_pending() == len(self.left())
 
-    def matches(self) -> list[int]:
-        return sorted(seq for seq, subject in self.live.items() if subject == "a")
+    def left(self) -> list[int]:
+        """Return the sequences that are to be delivered."""
+        end = max(self.skips, default=0)
+        matches = sorted(seq for seq, subject in self.live.items() if subject == "a")
+        return [seq for seq in matches if seq >= self.at.cursor.next_seq and (seq > end or seq in self.skips)]
 
 
 TestCursor = CursorMachine.TestCase
@@ -349,9 +361,49 @@ def test_removals_while_the_last_of_each_subject_are_delivered_count_once() -> N
     assert js.cursor.num_pending() == 3
     js.remove(4)
     js.remove(3)
-    assert js.cursor.num_pending() == 2  # 3 is skipped when it is its turn
-    assert js.take_all() == [2, 3]
+    js.remove(1)  # never delivered
+    assert js.cursor.num_pending() == 1
+    assert js.take_all() == [2]
     assert js.cursor.num_pending() == 0
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_removed_messages_are_skipped_among_the_last_of_each_subject(told: bool) -> None:
+    at = CursorFixture("aaaaaaa", skips=(2, 4, 6))
+    assert at.cursor.num_pending() == 4
+    for seq in (2, 6):
+        at.remove(seq, told=told)
+    assert at.take() == 4
+    at.tell()
+    assert at.cursor.num_pending() == 1
+    assert at.take_all() == [7]
+    assert at.cursor.num_pending() == 0
+
+
+def test_only_what_is_left_of_the_last_of_each_subject_is_counted() -> None:
+    at = CursorFixture("aaaaaaa", skips=(2, 4, 6))
+    at.remove(4, told=False)
+    assert at.cursor.num_pending() == 3
+    at.tell()
+    at.fill("ab")
+    assert at.cursor.num_pending() == 4
+    at.store.purge(at.store.make_filter(()), 7)
+    at.cursor.purged(7)
+    assert (at.cursor.num_pending(), at.take_all()) == (2, [7, 8])
+
+
+def test_many_messages_among_the_last_of_each_subject_are_counted_and_skipped_in_steps() -> None:
+    at = CursorFixture("a" * 50_000, skips=tuple(range(1, 50_001, 2)))
+    assert not at.cursor.count_some()
+    for seq in (1, 2, 40_001):
+        at.remove(seq)
+    assert at.cursor.num_pending() == 24_999
+    for seq in range(3, 49_999):
+        at.remove(seq)
+    assert at.cursor.num_pending() == 2
+    assert at.cursor.find_some() == 0
+    assert at.cursor.searching
+    assert at.take_all() == [49_999, 50_000]
 
 
 def test_a_long_search_goes_on_in_steps() -> None:

@@ -20,6 +20,19 @@ def test_what_is_packed_is_what_was_given(seqs: list[int]) -> None:
     assert Skips.from_state(skips.state()).packed() == pack(seqs)
 
 
+@given(seqs=SEQS, others=SEQS)
+def test_a_list_knows_what_it_has(seqs: list[int], others: list[int]) -> None:
+    skips = Skips(pack(seqs))
+    assert [seq for seq in {*seqs, *others} if skips.has(seq)] == [
+        seq for seq in {*seqs, *others} if seq in seqs
+    ]
+
+
+def test_a_long_list_knows_what_it_has() -> None:
+    skips = Skips(pack(range(3, 30_000, 3)))
+    assert [seq for seq in range(30_010) if skips.has(seq)] == list(range(3, 30_000, 3))
+
+
 def test_a_state_of_none_is_an_empty_list() -> None:
     assert Skips(b"").state() == []
     assert Skips.from_state([]).left == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -12,6 +13,7 @@ from tests.support.replicated import Cluster, ReplicaNode, S
 
 from pyjs.jetstream.cluster.assignments import stored_config
 from pyjs.jetstream.stream.replicated import operations
+from pyjs.jetstream.stream.replicated.payload import items_of
 
 
 @pytest.fixture
@@ -32,6 +34,47 @@ def api(node: ReplicaNode, endpoint: str, body: Any = b"") -> Any:
 def test_a_purge_reaches_all_replicas(cluster: Cluster) -> None:
     assert api(cluster.leader(), "STREAM.PURGE.S", {"filter": "s.a"}) == {"success": True, "purged": 5}
     assert cluster.same()["range"][:3] == (6, 8, 3)
+
+
+@pytest.mark.parametrize(
+    ("subject", "keep", "purged"),
+    [(b"s.b.*", 0, 405), (b"s.b.*", 5, 400), (b"s.*.*", 300, 39_700), (b"", 300, 39_708), (b"s.b.99", 1, 0)],
+)
+def test_a_purge_of_scattered_messages_has_the_same_result_on_all_replicas(
+    cluster: Cluster, subject: bytes, keep: int, purged: int
+) -> None:
+    cluster.settle()
+    for node in cluster.up():
+        for number in range(40_000):
+            kind = b"b" if number % 99 == 0 else b"c"
+            node.stream.store.store(b"s.%b.%d" % (kind, number), b"", b"", S)
+
+    ends = [applied(node, operations.purge(subject, 0, keep)) for node in cluster.up()]
+
+    assert {result for result, _ in ends} == {purged}
+    assert all(steps > 1 for _, steps in ends) or purged <= operations.STEP
+    assert len({tuple(live(node)) for node in cluster.up()}) == 1
+
+
+def applied(node: ReplicaNode, payload: bytes) -> tuple[int, int]:
+    """Apply an operation to one replica; return its result, and the number of its steps."""
+    ((kind, subject, _, body),) = items_of(payload)
+    steps, count = operations.apply_operation(node.stream.replica, kind, subject, body), 1
+    while True:
+        try:
+            next(steps)
+        except StopIteration as ended:
+            return int(ended.value), count
+        count += 1
+
+
+def live(node: ReplicaNode) -> Iterator[int]:
+    """Yield the sequences of the messages of a replica."""
+    catalogue = node.stream.store.catalogue
+    seq = catalogue.next_live(1)
+    while seq:
+        yield seq
+        seq = catalogue.next_live(seq + 1)
 
 
 def test_a_deleted_message_is_gone_from_all_replicas(cluster: Cluster) -> None:
@@ -56,6 +99,24 @@ def test_a_change_reaches_all_replicas_and_stays(cluster: Cluster) -> None:
         cluster.start(number)
     cluster.leader()
     assert cluster.same()["config"] == config
+
+
+@pytest.mark.parametrize(
+    ("limits", "left"),
+    [({"max_msgs": 4}, 4), ({"max_msgs_per_subject": 2}, 20), ({"max_msgs": 4, "discard": "new"}, 10_008)],
+)
+def test_a_limit_that_removes_many_messages_reaches_all_replicas(
+    cluster: Cluster, limits: dict[str, Any], left: int
+) -> None:
+    cluster.settle()
+    for node in cluster.up():
+        for number in range(10_000):
+            node.stream.store.store(b"s.%d" % (number % 8), b"", b"", S)
+    old = cluster.assignments["S"]
+
+    cluster.change(replace(old, stored=stored_config(replace(old.config, **limits))))
+
+    assert cluster.same()["range"][1:3] == (10_008, left)
 
 
 def test_a_change_that_the_leader_did_not_finish_is_finished_by_the_next_one(cluster: Cluster) -> None:

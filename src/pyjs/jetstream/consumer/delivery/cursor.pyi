@@ -2,11 +2,13 @@ from typing import final
 
 from pyjs.store.store import StreamStore
 
+@final
 class Skips:
     left: int
     def __init__(self, packed: bytes) -> None: ...
     def state(self) -> str | list[int]: ...
     def packed(self) -> bytes: ...
+    def has(self, seq: int) -> bool: ...
 
 @final
 class DeliveryCursor:

@@ -7,9 +7,10 @@ and go between two steps.
 A consumer with `last_per_subject` first delivers, for each subject, the message that was the last one when the
 consumer was created. `Skips` holds these sequences, packed, since many consumers may have a million each: the first
 sequence, then the distance from each sequence to the next, as LEB128 (packed by store/index/last_seqs.pyx). A
-snapshot has the same bytes as base64, or an empty list.
+snapshot has the same bytes as base64, or an empty list. A removed message stays in the list until it is passed, but
+does not count. To find a sequence in the list, `has` begins at the last of the marks before it.
 
-Invariant: unread <= msgs of the stream, if the count is up to date, all removals are reported and no skips are left.
+Invariant: unread <= msgs of the stream, if the count is up to date and all removals are reported.
 
 This module uses the store, but no deliveries, acks or files.
 
@@ -18,8 +19,10 @@ Source: nats.docs "DeliverPolicy", num_pending.
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free
 
-from pyjs.store.index.sequences cimport Segment, index_find, is_dead, subject_of
+from pyjs.base.grow cimport grow
+from pyjs.store.index.sequences cimport Segment, index_find, index_live, is_dead, subject_of
 from pyjs.store.store cimport StreamStore
 
 from binascii import a2b_base64, b2a_base64
@@ -27,6 +30,8 @@ from binascii import a2b_base64, b2a_base64
 cdef uint64_t SEQ_MAX = 0xfffffffffffffffeu     # no message has a higher sequence
 cdef enum:
     RESTARTS_MAX = 2        # of counts, until a consumer makes each count in one step
+    MARK_EVERY = 1024       # skips between two marks
+    SKIPS_STEP = 16384      # skips examined in one step: about a millisecond
 
 
 cdef int read_number(const uint8_t* data, size_t size, size_t* at, uint64_t* number) noexcept nogil:
@@ -69,8 +74,20 @@ cdef class Skips:
                 raise ValueError("the sequences to deliver first are no ascending numbers")
             seq += gap
             self.left += 1
+            if self.left % MARK_EVERY == 0:
+                self.add_mark(seq, at)
         if self.left:
-            read_number(self.raw, self.size, &self.at, &self.seq)
+            read_number(self.raw, self.size, &self.place.at, &self.place.seq)
+
+    def __dealloc__(self):
+        free(self.marks)
+
+    cdef int add_mark(self, uint64_t seq, size_t at) except -1:
+        if grow(<void**> &self.marks, &self.room, self.n_marks + 1, sizeof(SkipPlace)) != 0:
+            raise MemoryError
+        self.marks[self.n_marks].seq, self.marks[self.n_marks].at = seq, at
+        self.n_marks += 1
+        return 0
 
     @staticmethod
     def from_state(kept) -> Skips:
@@ -83,15 +100,39 @@ cdef class Skips:
 
     def packed(self) -> bytes:
         """Return the remaining sequences, packed."""
-        return number_bytes(self.seq) + self.data[self.at :] if self.left else b""
+        return number_bytes(self.place.seq) + self.data[self.place.at :] if self.left else b""
+
+    cdef bint step(self, SkipPlace* place) noexcept nogil:
+        """Move `place` to the next sequence; return whether there is one."""
+        cdef uint64_t gap = 0
+        if place.at >= self.size:
+            return False
+        read_number(self.raw, self.size, &place.at, &gap)
+        place.seq += gap
+        return True
 
     cdef void advance(self) noexcept nogil:
         """Go to the next sequence; `left` must be above 0."""
-        cdef uint64_t gap = 0
         self.left -= 1
-        if self.left:
-            read_number(self.raw, self.size, &self.at, &gap)
-        self.seq += gap
+        self.step(&self.place)
+
+    cpdef bint has(self, uint64_t seq) noexcept nogil:
+        """Return whether `seq` is one of the remaining sequences."""
+        cdef SkipPlace place = self.place
+        cdef size_t low = 0, high = self.n_marks, middle
+        if self.left == 0 or seq < place.seq:
+            return False
+        while low < high:                       # `low` becomes the number of marks <= seq
+            middle = (low + high) // 2
+            if self.marks[middle].seq <= seq:
+                low = middle + 1
+            else:
+                high = middle
+        if low and self.marks[low - 1].seq > place.seq:
+            place = self.marks[low - 1]
+        while place.seq < seq and self.step(&place):
+            pass
+        return place.seq == seq
 
 
 cdef class DeliveryCursor:
@@ -133,7 +174,7 @@ cdef class DeliveryCursor:
         """
         while not self.count_some():
             pass
-        assert self.skips.left or self.catalogue.drops.size or self.unread <= self.catalogue.msgs
+        assert self.catalogue.drops.size or self.unread <= self.catalogue.msgs
         return self.unread if self.next_seq <= self.catalogue.last_seq or self.skips.left else 0
 
     def purged(self, uint64_t first_seq) -> None:
@@ -163,7 +204,11 @@ cdef class DeliveryCursor:
         """
         cdef uint64_t seq, rest = 0
         if self.skips.left:
-            return self.skips.seq
+            self.searching = not self.pass_removed_skips()
+            if self.searching:
+                return 0
+        if self.skips.left:
+            return self.skips.place.seq
         seq = self.catalogue.next_some(self.next_seq, self.filter, &rest)
         self.end_seq = 0
         self.searching = rest != 0
@@ -178,13 +223,36 @@ cdef class DeliveryCursor:
 
     cpdef void pass_by(self, uint64_t seq) noexcept nogil:
         """Advance past message `seq`, which matches the filters."""
-        self.next_seq = seq + 1
         if self.unread:
             self.unread -= 1
+        self.advance(seq)
+
+    cdef void advance(self, uint64_t seq) noexcept nogil:
+        """Move the position past `seq`, the next one."""
+        self.next_seq = seq + 1
         if self.skips.left:
             self.skips.advance()
             if self.skips.left == 0:
                 self.next_seq = self.skips_end + 1
+
+    cdef bint pass_removed_skips(self) noexcept nogil:
+        """Advance to the next skip that was not removed; return False if there may be another one to pass."""
+        cdef uint32_t left = SKIPS_STEP
+        if index_live(&self.catalogue.index, self.skips.place.seq) != NULL:
+            return True
+        # A removal that is not reported yet would not be subtracted any more; a count may have begun before it.
+        self.stale |= self.catalogue.drops.size != 0 or self.counting
+        while left and self.skips.left and index_live(&self.catalogue.index, self.skips.place.seq) == NULL:
+            self.advance(self.skips.place.seq)
+            left -= 1
+        return left != 0
+
+    cpdef void pass_up_to(self, uint64_t last) noexcept nogil:
+        """Advance past all sequences up to `last`, which were delivered or removed; num_pending is counted again."""
+        while self.skips.left and self.skips.place.seq <= last:
+            self.advance(self.skips.place.seq)
+        self.next_seq = max(self.next_seq, last + 1)
+        self.stale = True
 
     cdef bint is_counted(self) noexcept nogil:
         return not self.stale and self.catalogue.last_seq <= self.counted_to
@@ -218,16 +286,35 @@ cdef class DeliveryCursor:
 
     cdef void count_step(self) noexcept nogil:
         """Count some more matches after the cursor, or restart the count if it is stale."""
-        cdef uint64_t at = self.counted_to + 1
+        cdef uint64_t at
+        cdef bint begins = not self.counting
         if self.stale:
             self.stale = self.counting = False
-            self.unread = self.skips.left
-            at = self.skips_end + 1 if self.skips.left else self.next_seq
-        elif at < self.next_seq:
-            at = self.next_seq
-        self.unread += self.catalogue.count_some(&at, not self.counting, self.filter)
+            self.unread, self.counted_to = 0, self.next_seq - 1
+            self.uncounted, self.counted = self.skips.left, self.skips.place
+            begins = True
+        if self.uncounted:
+            self.counting = not self.count_skips()
+            if self.counting:
+                return
+            begins = True
+        at = max(self.counted_to + 1, self.next_seq)
+        self.unread += self.catalogue.count_some(&at, begins, self.filter)
         self.counted_to = at - 1
         self.counting = not self.is_counted()
+
+    cdef bint count_skips(self) noexcept nogil:
+        """Count some more of the skips that were not removed; return whether all are counted."""
+        cdef uint32_t left = SKIPS_STEP
+        while left and self.uncounted:
+            self.unread += index_live(&self.catalogue.index, self.counted.seq) != NULL
+            self.counted_to = self.counted.seq
+            self.skips.step(&self.counted)
+            self.uncounted -= 1
+            left -= 1
+        if self.uncounted == 0:
+            self.counted_to = self.skips_end
+        return self.uncounted == 0
 
     cpdef void woken(self, uint64_t seq) noexcept nogil:
         """Skip the messages between the end of the last search and `seq` (0: unknown), since none of them matches."""
@@ -244,7 +331,7 @@ cdef class DeliveryCursor:
             return
         if seq > self.excluded_above and self.catalogue.drops.told + self.catalogue.drops.at < self.excluded:
             return
-        if self.unread and (self.skips.left == 0 or seq > self.skips_end):
+        if self.unread and (self.skips.left == 0 or seq > self.skips_end or self.skips.has(seq)):
             self.unread -= 1
 
     def dump(self) -> dict:

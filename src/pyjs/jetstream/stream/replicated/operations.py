@@ -17,6 +17,8 @@ from pyjs.jetstream.config.stream import StreamConfig
 from pyjs.jetstream.files.removals import MemoryRelease
 from pyjs.jetstream.stream.replicated.payload import operation
 from pyjs.jetstream.stream.retention import remove_all
+from pyjs.store import searches
+from pyjs.store.trimming import trim_steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 
     from pyjs.core.chore import Step
     from pyjs.jetstream.stream.replicated.replica import Replica
+    from pyjs.jetstream.stream.stream import Stream
+    from pyjs.store.index.filter import StoreFilter
 
     Steps = Generator[Step, None, Any]
 
@@ -82,37 +86,19 @@ def _purge(replica: Replica, subject: bytes, body: bytes) -> Steps:
     stream, store = replica.stream, replica.stream.store
     before_seq, keep = _PURGE.unpack(body)
     wanted = store.make_filter((subject,) if subject else ())
-    count = store.catalogue.count_matching(0, wanted)
-    if count <= STEP or (wanted.all and not keep and not 0 < before_seq <= store.last_seq):
+    if store.msgs <= STEP or (wanted.all and not keep and not 0 < before_seq <= store.last_seq):
         purged = store.purge(wanted, before_seq, keep)
         stream.turn.jobs.extend(MemoryRelease(remains) for remains in store.catalogue.take_remains())
-    elif before_seq == 1 or keep >= count:
-        purged = 0
     else:
-        end_seq = min(before_seq or store.last_seq + 1, store.last_seq + 1)
-        if keep:
-            end_seq = yield from _end_of(replica, subject, count - keep)
-        purged = yield from _drop_steps(replica, subject, end_seq)
+        end_seq = yield from searches.purge_end(store.catalogue, wanted, before_seq, keep)
+        purged = yield from _drop_steps(replica, wanted, end_seq)
     stream.evictions.purges.append(subject)  # the commit will inform the consumers
     return purged
 
 
-def _end_of(replica: Replica, subject: bytes, left: int) -> Steps:
-    """Return the sequence of the first matching message after the `left` oldest ones."""
-    catalogue = replica.stream.store.catalogue
-    wanted = replica.stream.store.make_filter((subject,) if subject else ())
-    seq = catalogue.next_match(0, wanted)
-    for at in range(left):
-        seq = catalogue.next_match(seq + 1, wanted)
-        if at % STEP == STEP - 1:
-            yield None
-    return seq
-
-
-def _drop_steps(replica: Replica, subject: bytes, end_seq: int) -> Steps:
+def _drop_steps(replica: Replica, wanted: StoreFilter, end_seq: int) -> Steps:
     """Remove the matching messages below `end_seq`, and return their number; readers wait until all are removed."""
     store = replica.stream.store
-    wanted = store.make_filter((subject,) if subject else ())
     purged, seq = 0, 1
     store.changing = True
     try:
@@ -142,11 +128,31 @@ def _configure(replica: Replica, _subject: bytes, body: bytes) -> Steps:
     yield from replica.config_steps(config)
     stream = replica.stream
     old = stream.config
+    for _ in lower_steps(stream, config):
+        stream.note_change()
+        yield None
     stream.dedupe.forget_older(stream.store.ids_from)  # a longer window does not bring back ids
     stream.configure(config)
     stream.special.drop_disabled()
     stream.evictions.trim_subjects(config.max_msgs_per_subject)
     replica.configured(old)
+
+
+def lower_steps(stream: Stream, config: StreamConfig) -> Generator[None, None, None]:
+    """Remove the messages that exceed limits of `config`, in steps, if there are many messages.
+
+    The caller writes the removals after each step, and then applies `config`, which removes the rest.
+    """
+    if stream.store.msgs <= STEP:
+        return
+    before, keep = stream.config.max_msgs_per_subject, config.max_msgs_per_subject
+    is_front_removed = config.discard != "new"
+    yield from trim_steps(
+        stream.store,
+        keep if before <= 0 or keep < before else 0,
+        config.max_msgs if is_front_removed else 0,
+        config.max_bytes if is_front_removed else 0,
+    )
 
 
 def _expire(replica: Replica, _body: bytes) -> bool:
