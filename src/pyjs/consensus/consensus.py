@@ -303,9 +303,7 @@ class Consensus:
     def transfer(self, group: int, node: int) -> None:
         """Begin to transfer the leadership of a group to the replica on another node.
 
-        Raises:
-            Refused: this node does not lead, or there is no voter on that node.
-            UnknownGroup: a fault has closed the group.
+        Raise Refused if this node does not lead or no voter is on that node, and UnknownGroup if the group is closed.
         """
         conf = self._engine.status(group).conf
         peer = next((peer for peer in conf.voters if node_of(peer) == node), 0)
@@ -315,9 +313,7 @@ class Consensus:
     def change(self, group: int, changes: Sequence[tuple[int, int]]) -> None:
         """Propose changes of the membership, each a pair (Change, peer). Several changes use joint consensus.
 
-        Raises:
-            Refused: this node does not lead, or another change is under way.
-            UnknownGroup: a fault has closed the group.
+        Raise Refused if this node does not lead or a change is under way, and UnknownGroup if the group is closed.
         """
         self._engine.change(group, list(changes))
         self._mark()
@@ -325,19 +321,13 @@ class Consensus:
     def campaign(self, group: int) -> None:
         """Start an election now, with this node as the candidate.
 
-        Raises:
-            Refused: entries of this node are not durable yet.
-            UnknownGroup: a fault has closed the group.
+        Raise Refused if entries of this node are not durable yet, and UnknownGroup if a fault has closed the group.
         """
         self._engine.campaign(group)
         self._mark()
 
     def conclude(self, group: int) -> bool:
-        """Apply the whole log of a group that has no other replicas; return whether all entries are applied.
-
-        Raises:
-            KeyError: the group is not open.
-        """
+        """Apply the whole log of an open group without other replicas; return whether all entries are applied."""
         is_done = self.doubts.conclude(self._members[group])
         self._have_applied(self._members[group])
         self._queue()
@@ -350,11 +340,7 @@ class Consensus:
     # -- other nodes -------------------------------------------------------------------------------------------
 
     def receive(self, node: int, data: bytes) -> None:
-        """Handle a batch from another node.
-
-        Raises:
-            BadBatch: the batch is damaged, and no part of it was used.
-        """
+        """Handle a batch from another node; raise BadBatch, and use no part of the batch, if it is damaged."""
         if self.condition is not Condition.RUNNING:
             return
         found = batch.read(data, node)
@@ -694,10 +680,7 @@ class Consensus:
                 (self._lose if lacks_entries(text) else self._panicked)(member, text)
 
     def _panicked(self, member: Member, text: str) -> None:
-        """Close a group that has panicked in the engine, and reopen it from its log after a pause.
-
-        The pause grows with each panic of the group.
-        """
+        """Close a panicked group, and reopen it from its log after a pause that grows with each of its panics."""
         self._host.log.error(
             f"The replica of {member} is opened again from its log, other groups go on: {text}"
         )

@@ -1,13 +1,12 @@
 """One client connection, without its socket: bytes in, operations on its account, bytes out.
 
-The read side loops over the parser: a publish is passed to the account without a Python call, the other verbs
-(SUB, CONNECT, ...) are ordinary Python. The write side is a Sink: deliveries are written to the output buffer, which
-is sent when the node's turn calls `flush_output`, after the stores have committed. A delivery never closes a session
-or removes a subscription: the turn does that later if a subscription is at its UNSUB max or a buffer is full.
+A publish is passed to the account without a Python call; the other verbs are ordinary Python. Deliveries are written
+to the output buffer, which is sent when the node's turn calls `flush_output`, after the stores have committed. A
+delivery never closes a session or removes a subscription: the turn does that later.
 
-Behaviour, texts and their order follow nats-server 2.15: tests/conformance/scenarios/{core,auth}.
-Compiled, because it runs for every message (measured in benchmarks/, core publish, 1-1, 1-10. Long because the verbs
-of one connection share its state).
+Behaviour, texts and their order follow nats-server 2.15: tests/conformance/scenarios/{core,auth}. Compiled, because
+it runs for every message (measured in benchmarks/: core publish, 1-1, 1-10).
+Long because the verbs of one connection share its state.
 """
 from cpython.bytearray cimport PyByteArray_AS_STRING
 from cpython.object cimport PyObject
@@ -57,10 +56,7 @@ cdef bytes SYSTEM_QUEUE = b"_sys_"
 
 
 cdef inline int count_delivery(ClientSession session, Msg* m, Target* t, size_t size, size_t copied) noexcept nogil:
-    """Count a message of `size` bytes that was written to the output buffer, and return 1.
-
-    `copied` is the number of these bytes that were copied.
-    """
+    """Count a message of `size` bytes written to the output buffer, of which `copied` bytes were copied; return 1."""
     t.sub.delivered += 1
     session.out_msgs += 1
     session.out_bytes += size
@@ -205,9 +201,7 @@ cdef class ClientSession(Sink):
     def receive_data(self, bytes data) -> bool:
         """Parse one read. Return False if the session has ended; the caller must then stop reading.
 
-        The rest of the input waits for later turns (`resume_input`) if it exceeds this session's share of a turn.
-        Before the login, or while output buffers are full, it also waits if all sessions together exceed their share.
-        If a second read arrives while input waits, reading is paused.
+        Input beyond the session's share of a turn waits for later turns. If more arrives meanwhile, reading pauses.
         """
         if self.closing:
             return False
@@ -239,10 +233,7 @@ cdef class ClientSession(Sink):
             self.parse(max(WORK_MIN, min(self.turn.input_left, WORK_MAX)))
 
     cdef bint parse(self, int64_t work) except -1:
-        """Parse operations until `work` is used up; return False if the session has ended.
-
-        If `reads` is empty, the input is in a buffer that is only valid during this call.
-        """
+        """Parse operations until `work` units are used up; return False if the session has ended."""
         cdef int64_t left = work
         cdef bytes data = b""
         while self.input.begun or self.input.reads:
@@ -269,10 +260,7 @@ cdef class ClientSession(Sink):
         return not self.closing
 
     cdef int64_t parse_read(self, int64_t left) except? -1:
-        """Parse one read within `left` units of work, and return the unused units.
-
-        Afterwards, `input.begun` is true if bytes of the read are left.
-        """
+        """Parse one read within `left` units of work, and return the unused units."""
         cdef uint64_t visited
         cdef int op, receivers
         while not self.closing:
@@ -353,10 +341,7 @@ cdef class ClientSession(Sink):
         return receivers
 
     cdef int publish_checked(self, Msg* m) noexcept nogil:
-        """Publish as `publish` does, with the checks that only some clients and subjects need.
-
-        Return the number of receivers, or -1 if the publish is refused.
-        """
+        """Publish with the checks that few clients need; return the number of receivers, or -1 if it is refused."""
         cdef int receivers
         if self.entry == NEEDS_CONNECT:
             with gil:
@@ -397,10 +382,7 @@ cdef class ClientSession(Sink):
         return False
 
     cdef int publish_traced(self, Msg* m) noexcept:
-        """Publish as `publish_checked` does, for a message whose headers request a trace.
-
-        Return the number of receivers, or -1 if the publish is refused.
-        """
+        """Publish a message whose headers request a trace; return the number of receivers, or -1 if refused."""
         cdef TracedPublish traced = TracedPublish(self, self.turn)
         cdef int receivers = -1
         if not traced.begin(m):
@@ -485,10 +467,7 @@ cdef class ClientSession(Sink):
         self.bind(user)
 
     def bind(self, object user) -> None:
-        """Bind the session to `user`, which sets its account and its permissions.
-
-        If the account accepts no more clients, close the session.
-        """
+        """Bind the session to the account and permissions of `user`, or close it if the account is full."""
         account = self.host.accounts[user.account]
         refusal = self.host.account_refusal(self, account)
         if refusal is not None:
@@ -542,10 +521,7 @@ cdef class ClientSession(Sink):
         self.queue_input()
 
     def log_in(self, object user) -> None:
-        """Log in as `user` after CONNECT.
-
-        If the account or the options of CONNECT are refused, close the session.
-        """
+        """Log in as `user` after CONNECT; close the session if the account or the options are refused."""
         self.entry = max(self.entry, CONNECTED)
         self.bind(user)
         if self.closing:
@@ -714,10 +690,7 @@ cdef class ClientSession(Sink):
         self.input.stalled = True
 
     def stall(self) -> None:
-        """Pause reading for a few milliseconds, so that a slow receiver can catch up.
-
-        If the settings turn this off, do nothing.
-        """
+        """Pause reading for 5 ms, so that a slow receiver can catch up, unless the settings disable this."""
         self.input.stalled = False
         if not self.host.settings.stall_producers:
             return
@@ -738,10 +711,7 @@ cdef class ClientSession(Sink):
         return self.permissions is None or self.permissions.may_receive(subject, queue)
 
     def flush_output(self) -> bool:
-        """Write the queued output to the transport; called by the node's turn. Return True to be called again.
-
-        If the output buffer has overflowed, close the session as a slow consumer.
-        """
+        """Write queued output, or close the session if the buffer has overflowed; return True to be called again."""
         self.dirty = False
         if self.used_up:
             self.retire()

@@ -3,15 +3,13 @@
 `deliver` handles an incoming ack: it acknowledges the delivery at once, in memory. `pump`, called in the turn, has
 one order of effects: deliver, write the changes with one small write, then answer acks, publish advisories, and pass
 acknowledged sequences to the stream. `deliver_some` first sends due redeliveries, in sequence order, then the next
-matches of the filter. It sends to the waiting requests, round robin, or to the deliver subject, as long as a receiver
-is ready and max_ack_pending allows it.
+matches of the filter, to the waiting requests, round robin, or to the deliver subject.
 
 The parts hold the state: `cursor` the next message, `acks` pending deliveries and the ack floor, `requests` the pull
 requests and the pin, `push` the deliver subject, `flow` and `pacing` the limits on the rate, `keeper` the file. This
-module combines them. It uses the store, but not the stream, API calls or files.
+module combines them. It uses the store, but no stream, API calls or files.
 
-Invariants, asserted before each write of the state and checked after each read (replay.pyx):
-every pending sequence <= delivered_seq < next_seq.
+Invariant of a written state (replay.pyx): every pending sequence <= delivered_seq < next_seq.
 
 Long because a message, an ack and a deadline each use most parts. Compiled: per message no object is created and no
 Python function is called (benchmarks/: pull 500, push).
@@ -189,11 +187,7 @@ cdef class Consumer(StreamConsumer):
     # -- life ------------------------------------------------------------------------------------------------------
 
     def begin(self, start, bint written=False) -> None:
-        """Set the position of a new consumer, and write the state unless `written` is true.
-
-        Raises:
-            OSError, StoreFailed: the file could not be written.
-        """
+        """Set the position of a new consumer. Unless `written`, write the state, or raise OSError or StoreFailed."""
         self.cursor.begin(start.seq, Skips(start.skips), start.skips_end)
         self.acks.begin(start.seq)
         if self.keeper.file is not None and not written:
@@ -268,10 +262,7 @@ cdef class Consumer(StreamConsumer):
             raise
 
     def request_next(self, bytes reply, bytes body, bytes headers=b"") -> None:
-        """Queue a pull request, or answer it with a status.
-
-        If the queue is full, a request with a heartbeat is dropped without an answer.
-        """
+        """Queue a pull request, or answer it with a status; drop a request with a heartbeat if the queue is full."""
         if self.requests is None:
             self.refuse(reply, "409 Consumer is push based")
             return
@@ -330,10 +321,7 @@ cdef class Consumer(StreamConsumer):
         self.account.send(reply, b"", consumer_status.status(text))
 
     def sweep_waiting(self, bint at_end=False) -> None:
-        """End pull requests that expired or lost interest, and send due heartbeats.
-
-        With `at_end`, also end requests that do not wait for messages.
-        """
+        """End pull requests that expired, lost interest or (if `at_end`) do not wait; send due heartbeats."""
         self.requests.sweep(self.turn.now, at_end, self.heartbeat)
 
     def heartbeat(self) -> bytes:
@@ -509,10 +497,7 @@ cdef class Consumer(StreamConsumer):
         return NO_DEMAND
 
     cdef Outcome deliver_again(self, uint32_t i, int64_t* budget) noexcept nogil:
-        """Redeliver a due message; return SENT, or why it was not sent.
-
-        Give it up after max_deliver deliveries, or acknowledge it if it was removed; then also return SENT.
-        """
+        """Redeliver, give up or (if it was removed) acknowledge a due message; return SENT, or why it must wait."""
         cdef Entry* e = &self.acks.pending.entries[i]
         cdef Outcome outcome
         cdef Record r
@@ -572,8 +557,7 @@ cdef class Consumer(StreamConsumer):
     cdef Outcome send(self, Record* r, uint32_t count, uint64_t unread, int64_t* budget) noexcept nogil:
         """Send one message to the next request or the deliver subject; return SENT, or why it was not sent.
 
-        `count` is the number of its deliveries including this one, and `unread` is num_pending after it. Subtract the
-        cost of the message from `budget`.
+        `count` includes this delivery, and `unread` is num_pending after it. Subtract the cost from `budget`.
         """
         cdef Msg m
         cdef Outcome outcome
@@ -623,10 +607,7 @@ cdef class Consumer(StreamConsumer):
     # -- the turn --------------------------------------------------------------------------------------------------
 
     cpdef void wake(self, uint64_t seq) noexcept:
-        """Queue the consumer for the turn, since there may be new matching messages.
-
-        `seq` is the first sequence after the last search that may match, or 0 if it is unknown.
-        """
+        """Queue the consumer for the turn; new matches may begin at sequence `seq`, or anywhere if it is 0."""
         self.mark_dirty()
         self.cursor.woken(seq)
 
@@ -759,10 +740,7 @@ cdef class Consumer(StreamConsumer):
             self.give_up(self.acks.pending.lists[<uint32_t> IN_EXHAUSTED].head)
 
     def is_abandoned(self) -> bool:
-        """Return whether the consumer has been unused for inactive_threshold.
-
-        A pull consumer also counts as used while requests wait, or while deliveries wait for an ack.
-        """
+        """Return whether the consumer has had no interest, requests or pending acks for inactive_threshold."""
         cdef int64_t now = self.turn.now, busy_until
         if self.push is not None:
             return not self.push.bound and now - self.push.unbound_at >= self.threshold

@@ -135,11 +135,7 @@ class AccountFiles:
     def create(
         self, config: StreamConfig, created_ns: int, metadata: MetadataWriter, group: int = 0
     ) -> Generator[Step, None, StreamStore]:
-        """Create the directory of a new stream, or of a replica; return its empty store when this is durable.
-
-        Raises:
-            StoreFailed: the directory cannot be written, or unreadable files have this name.
-        """
+        """Create the durable directory of a new stream or replica; return its empty store, or raise StoreFailed."""
         directory = self.directory_of(config.name)
         self._check_room(directory)
         self._forget(directory)
@@ -167,11 +163,7 @@ class AccountFiles:
             raise _failed(directory, error) from error
 
     def hidden_files(self) -> AccountFiles:
-        """Return the files of a new temporary directory for building a stream; call `adopt` or `drop_hidden` next.
-
-        Raises:
-            StoreFailed: the directory cannot be created.
-        """
+        """Return the files of a new temporary directory, for `adopt` or `drop_hidden`, or raise StoreFailed."""
         path = free_name(self._disk, f"{self._streams}/restore", DELETING, self._hidden)
         self._hidden += 1
         try:
@@ -188,9 +180,7 @@ class AccountFiles:
     def adopt(self, built: AccountFiles, name: str, metadata: MetadataWriter) -> Generator[Step, None, None]:
         """Rename a stream that was built in hidden files to its final name; return when this is durable.
 
-        Raises:
-            StoreFailed: unreadable files have this name, the directory cannot be renamed, or the new name may not be
-                durable.
+        Raise StoreFailed if unreadable files have this name, or if the new name may not be durable.
         """
         directory = self.directory_of(name)
         self._check_room(directory)
@@ -223,11 +213,7 @@ class AccountFiles:
     def change(
         self, config: StreamConfig, created_ns: int, store: StreamStore, metadata: MetadataWriter
     ) -> Generator[Step, None, None]:
-        """Write an updated configuration of a stream, and apply it to the store when it is durable.
-
-        Raises:
-            StoreFailed: the old configuration may still be stored.
-        """
+        """Write a stream's new configuration; apply it when durable. After StoreFailed, the old one may remain."""
         directory = self.directory_of(config.name)
         values = stream_values(config, created_ns, store.group)
         change = StreamUpdate(directory, self._encoded(directory, values))
@@ -235,11 +221,7 @@ class AccountFiles:
         self._configure(store, config, change.data)
 
     def save(self, config: StreamConfig, created_ns: int, store: StreamStore) -> None:
-        """Write an updated configuration of a stream before returning, and apply it to the store.
-
-        Raises:
-            StoreFailed: the old configuration may still be stored.
-        """
+        """Write a stream's new configuration at once, and apply it. After StoreFailed, the old one may remain."""
         directory = self.directory_of(config.name)
         assert isinstance(store, FileStore)
         try:
@@ -263,10 +245,7 @@ class AccountFiles:
     def hide(self, name: str) -> str:
         """Rename a stream's directory so that the next start ignores it; return its new path, for `remove_hidden`.
 
-        Return "" if the directory does not exist.
-
-        Raises:
-            StoreFailed: the next start may find the stream.
+        Return "" if the directory does not exist. After StoreFailed, the next start may find the stream.
         """
         directory = self.directory_of(name)
         try:
@@ -275,11 +254,7 @@ class AccountFiles:
             raise _failed(directory, error) from error
 
     def remove_hidden(self, hidden: str, metadata: MetadataWriter) -> Generator[Step, None, None]:
-        """Make the renaming by `hide` durable, then queue the files for removal.
-
-        Raises:
-            StoreFailed: the next start may find the stream.
-        """
+        """Make the renaming by `hide` durable, then queue the removal. After StoreFailed, a start may find it."""
         yield from metadata.commit(NamesChange(self._streams))
         self.remove(hidden)
 
@@ -391,11 +366,7 @@ class AccountFiles:
         self._log.warn(f"  Detected unsupported stream '{self._account} > {name}': {newer.cause}")
 
     def hide_offline(self, name: str) -> str:
-        """Hide an offline stream as `hide` does; it then no longer counts as stored.
-
-        Raises:
-            StoreFailed: the next start may find the stream.
-        """
+        """Hide an offline stream as `hide` does, with the same error; it then no longer counts as stored."""
         hidden = self.hide(name)
         self._unread.discard(self.directory_of(name))
         del self.offline[name]
@@ -432,11 +403,7 @@ class AccountFiles:
         store.writer.seal_age_ns = seal_age_ns(config)
 
     def open_positions(self, stream: str) -> ConsumerStateFile:
-        """Return the file with the positions of a stream's sources.
-
-        Raises:
-            StoreFailed: the directory of the file cannot be created.
-        """
+        """Return the file with the positions of a stream's sources; create its directory, or raise StoreFailed."""
         directory = f"{self.directory_of(stream)}/sources"
         try:
             if not self._disk.exists(directory):
@@ -795,11 +762,7 @@ class AccountFiles:
             self.unrecovered.append(directory.rpartition("/")[2])
 
     def _check_room(self, directory: str) -> None:
-        """Refuse to create a stream or consumer in place of files that could not be recovered.
-
-        Raises:
-            StoreFailed: the directory has such files.
-        """
+        """Raise StoreFailed if the directory of a new stream or consumer has files that could not be recovered."""
         if directory in self._unread:
             raise StoreFailed(directory, "holds what could not be recovered: see the log, or move it away")
 

@@ -302,21 +302,13 @@ def reconfigured(js: JetStream, stream: Stream, old: StreamConfig, *, leads: boo
 
 
 def check_limits(js: JetStream, config: StreamConfig) -> None:
-    """Refuse a stream that exceeds the limits of the account or the server.
-
-    Raises:
-        ApiError: a limit is exceeded.
-    """
+    """Raise ApiError if a stream exceeds the limits of the account or the server."""
     _check_count(js, config)
     _check_room(js, config, max(config.max_bytes, 0))
 
 
 def check_restored(js: JetStream, config: StreamConfig) -> None:
-    """Refuse a stream that is being restored if it exceeds a limit or conflicts with other streams.
-
-    Raises:
-        ApiError: the name is taken, a limit is exceeded, or a subject overlaps.
-    """
+    """Raise ApiError if a stream that is being restored exceeds a limit or conflicts with other streams."""
     errcodes.STREAM_NAME_EXIST_RESTORE_FAILED.raise_if(config.name in js.elsewhere)
     check_limits(js, config)
     _check_overlap(js, config, None)
@@ -337,11 +329,7 @@ def open_restored(
 
 
 def _check_tier(js: JetStream, config: StreamConfig) -> None:
-    """If the account has limits by number of replicas, refuse a number of replicas that has no limits.
-
-    Raises:
-        ApiError: there are no limits for this number.
-    """
+    """Raise ApiError if the account has limits by number of replicas, but none for this number."""
     errcodes.NO_LIMITS.raise_if(
         bool(js.limits.tiers) and f"R{config.num_replicas or 1}" not in js.limits.tiers
     )
@@ -560,11 +548,7 @@ def _end_purge(js: JetStream, stream: Stream) -> Iterator[None]:
 
 
 def _check_kept(js: JetStream, config: StreamConfig) -> None:
-    """Check the mirror or sources of a stored configuration.
-
-    Raises:
-        ApiError: no request could have created this configuration, so the stream must not be opened.
-    """
+    """Raise ApiError if no request could have created the mirror or sources of a stored configuration."""
     if config.mirror or config.sources:
         source_rules.check_kept(config, js.config_of)
 
@@ -759,11 +743,7 @@ def _subscribe(js: JetStream, stream: Stream, subjects: tuple[str, ...]) -> None
 
 
 def _check_running(js: JetStream) -> None:
-    """Check that JetStream was not disabled for the account in the meantime.
-
-    Raises:
-        ApiError: JetStream was disabled.
-    """
+    """Raise ApiError if JetStream was disabled for the account in the meantime."""
     errcodes.NOT_ENABLED_FOR_ACCOUNT.raise_if(js.account.jetstream is not js)
 
 
@@ -774,11 +754,7 @@ def _reserve(js: JetStream, config: StreamConfig, sign: int) -> None:
 
 
 def _check_room(js: JetStream, config: StreamConfig, extra: int) -> None:
-    """Refuse a stream that exceeds a limit of the account or the server; `extra` is the number of bytes to reserve.
-
-    Raises:
-        ApiError: a limit is exceeded.
-    """
+    """Raise ApiError if a stream that reserves `extra` bytes exceeds a limit of the account or the server."""
     errcodes.MAXIMUM_CONSUMERS_LIMIT.raise_if(0 < js.limits.max_consumers < config.max_consumers)
     need = extra if config.max_bytes > 0 else 1
     for usage in (js.usage[config.storage], js.shared.usage[config.storage]):

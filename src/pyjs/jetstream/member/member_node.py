@@ -6,6 +6,7 @@ no server relies on this one any more; then it closes the streams, and last the 
 
 The node uses connections only through `Carrier`. Steady work is done by chores that wait for each other's changes
 (`waiters`), so an idle server does nothing.
+Long because the start, the stop, the notes of other servers and the reports use the same parts.
 """
 
 from __future__ import annotations

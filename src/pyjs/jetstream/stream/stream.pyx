@@ -1,16 +1,15 @@
 """A stream: accepts publishes, stores them, and answers with PubAcks after the commit.
 
 `deliver` is the ingest: it checks header conditions, duplicates, sizes and limits, then appends the message to the
-store's batch and queues an answer. `commit`, called in the turn, writes the batch; only then does it send the answers
-and wake consumers. If new messages replace older ones (by limits or a roll-up), these are removed after the new ones
-are written, by a second, small write before the answers (eviction.pyx).
+store's batch and queues an answer. `commit`, called in the turn, writes the batch; only then does it send answers
+and wake consumers. Messages that new ones replace (by limits or a roll-up) are removed by a second, small write
+before the answers (eviction.pyx).
 
 Invariants after a commit: first_seq <= last_seq + 1; msgs <= last_seq + 1 - first_seq; kept_seq == last_seq.
 
-Long because the ingest of a message, the commit and its effects change the same state. This module knows nothing of
-storage and of the work of consumers; their interface is in stream_consumer.pyx. Compiled: runs for every published
-message (benchmarks/: JetStream async publish). Source: nats.docs "Streams", order of checks and error messages probed
-on nats-server 2.15.1 (tests/conformance).
+Long because the ingest of a message, the commit and its effects change the same state. Compiled, because it runs for
+every published message (benchmarks/: JetStream async publish). Source: nats.docs "Streams"; order of checks and texts
+probed on nats-server 2.15.1 (tests/conformance).
 """
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memcmp
@@ -303,10 +302,7 @@ cdef class Stream(Sink):
         return m.subject_len > SUBJECT_SIZE_MAX and self.refuse(m, 10077, SUBJECT_TOO_LONG)
 
     cdef uint64_t keep_or_skip(self, Msg* m, bint rolls_up) noexcept nogil:
-        """Store the message and return its sequence, or refuse the message and return 0.
-
-        If an interest stream has no consumer for the message, only use up a sequence, and return it.
-        """
+        """Store the message, or skip it if no consumer wants it; return its sequence, or 0 if it is refused."""
         if self.usage.server.max >= 0 and self.usage.server.used > self.usage.server.max and self.replica is None:
             self.refuse(m, 10023, 0)
             return 0
@@ -361,10 +357,7 @@ cdef class Stream(Sink):
 
     cdef void republish(self, bytes subject, bytes headers, const char* payload, size_t size,
                         uint64_t seq, uint64_t before) noexcept:
-        """Queue a copy of message `seq`, which has just been appended, to be republished after the commit.
-
-        `before` is the sequence of the previous message of the subject, or 0.
-        """
+        """Queue a copy of message `seq` for republishing; `before` is the subject's previous sequence, or 0."""
         cdef bytes dest = self.republisher.destination(subject)
         if dest and (self.replica is None or self.replica.proposed):
             headers = self.republisher.headers(headers, subject, seq, self.store.catalogue.last_ts, before, size)
@@ -507,10 +500,7 @@ cdef class Stream(Sink):
         self.turn.unsynced.append(self)
 
     def when_durable(self, done) -> None:
-        """Call `done` with None when everything committed so far is durable, or with the error.
-
-        Durable means written or, if `sync_interval` is "always", synced.
-        """
+        """Call `done` with None or an error when all commits so far are written (sync_interval "always": synced)."""
         if self.sync_always:
             self.calls.append(done)
             self.ask_for_sync()
@@ -520,8 +510,7 @@ cdef class Stream(Sink):
     def begin_sync(self):
         """Return a job that syncs everything committed, or None if there is nothing to sync. Any thread may run it.
 
-        The caller must pass the job's result to `finish_sync`. With sync_always, that call sends the answers that
-        wait for the sync. Answers of later commits wait for the next job.
+        The caller must pass the job's result to `finish_sync`, which then sends the answers that wait for the sync.
         """
         self.unsynced = False
         if self.sync_job is not None or (self.dirty and self.sync_always):
@@ -595,11 +584,7 @@ cdef class Stream(Sink):
         return some
 
     def commit_now(self) -> None:
-        """Commit now, before an API reply confirms a change; changes after this call are committed by the turn.
-
-        Raises:
-            StoreFailed: the change is not written.
-        """
+        """Commit now, before an API reply confirms a change. Raise StoreFailed if the change is not written."""
         self.finish_batch()
         was_dirty = self.dirty
         self.commit()
@@ -706,10 +691,7 @@ cdef class Stream(Sink):
             self.inbox.queue()
 
     cdef int remove_acknowledged(self, StreamConsumer consumer, size_t most) except -1:
-        """Take up to `most` acknowledged sequences of a consumer; remove the messages that nothing else needs.
-
-        Return the number of sequences.
-        """
+        """Examine up to `most` acknowledged messages, and remove the unneeded; return the number examined."""
         cdef uint64_t seq, features = self.limits.features
         cdef bint shared = features & KEEPS_INTEREST or self.n_followers or len(self.consumers) > 1
         cdef list acknowledged = consumer.take_acknowledged(most) if features & REMOVES_ACKNOWLEDGED else []
@@ -745,10 +727,7 @@ cdef class Stream(Sink):
             self.sweep()
 
     def release(self, uint64_t low, uint64_t high, StoreFilter f not None) -> None:
-        """Remove the messages from sequence `low` to `high` that match `f` and that no consumer needs.
-
-        With limits retention, remove nothing.
-        """
+        """Remove messages `low` to `high` that match `f` and that no consumer needs, unless retention is limits."""
         if self.limits.features & REMOVES_ACKNOWLEDGED and not self.closed:
             remove_unneeded(self.store, self.interest, low, high, f, self.replica)
             self.mark_dirty()
@@ -759,10 +738,7 @@ cdef class Stream(Sink):
         """Remove the messages that match a filter (b"": all), and return their number.
 
         With `before_seq`, only lower sequences are removed; with `keep`, the last `keep` matches stay. The removal is
-        written when this returns.
-
-        Raises:
-            StoreFailed: the stream cannot be written.
+        written when this returns; if it cannot be written, StoreFailed is raised.
         """
         self.commit_now()                   # a store that refuses messages must not remove or erase any
         purged = self.evictions.purge(subject_filter, before_seq, keep)
@@ -777,10 +753,7 @@ cdef class Stream(Sink):
     def delete_msg(self, uint64_t seq, bint erase) -> bool:
         """Remove one message; return False if there was none. The removal is written when this returns.
 
-        With `erase`, the message is also overwritten in its file.
-
-        Raises:
-            StoreFailed: the stream cannot be written.
+        With `erase`, the message is also overwritten in its file. Raise StoreFailed if the stream cannot be written.
         """
         self.commit_now()                   # as in purge
         removed = self.store.drop_seq(seq, erase)
