@@ -135,6 +135,15 @@ class Page:
         self._loaded = False
         result = self.call("Page.navigate", url=url)
         assert "errorText" not in result, result
+        self._wait_loaded()
+
+    def leave(self, script: str) -> None:
+        """Run a script that makes the page load another address, and return after the load event of that page."""
+        self._loaded = False
+        self.run(script)
+        self._wait_loaded()
+
+    def _wait_loaded(self) -> None:
         while not self._loaded:
             self._note(json.loads(self._socket.recv(ANSWER_S)))
 

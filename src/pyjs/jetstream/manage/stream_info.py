@@ -73,8 +73,8 @@ def stream_info(
     """Return the StreamInfo of a stream; with `listed`, omit the metadata that the server adds to the configuration.
 
     `state` is used in place of the current state. `domain` allows the field `domain`. `cluster` adds the fields about
-    the cluster that only the answer to STREAM.INFO has. The call may take long if the stream is a mirror or has sources, unless `know_lag` has just
-    ended.
+    the cluster that only the answer to STREAM.INFO has. The call may take long if the stream is a mirror or has
+    sources, unless `know_lag` has just ended.
     """
     config = stream.config
     if js.shared.member is not None:

@@ -226,6 +226,7 @@ def open_replica(
     ):  # a restart loses a first_seq that no entry records
         store.set_first_seq(config.first_seq)
     stream = _open(js, config, store, created_ns)
+    stream.await_replica()
     try:
         yield from replica_steps(stream) if ids is None else copied_steps(stream, *ids)
     except BaseException as error:

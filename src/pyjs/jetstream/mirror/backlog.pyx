@@ -50,7 +50,8 @@ cdef class Backlog:
         """Return whether the count can be continued, or new messages can be added to it."""
         if not self.is_known:
             return False
-        return self.removed == removed_from(origin) or (self.is_long and now_ns - self.counted_ns < COUNT_NS)
+        return self.removed == removed_from(origin) or self.counting or (
+            self.is_long and now_ns - self.counted_ns < COUNT_NS)
 
 
 cdef uint64_t removed_from(Catalogue origin) noexcept nogil:

@@ -17,6 +17,7 @@ cdef enum Feature:
     SCHEDULES = 512             # messages may be schedules
     HOLDS = 1024                # not an option: publishes wait until a large batch is stored
     IN_STEPS = 2048             # not an option: commits wait too, since the steps of a batch have begun
+    AWAITS_REPLICA = 4096       # not an option: nothing is committed or evicted until a Replica is attached
 
 cdef class StreamLimits:
     cdef int64_t max_msgs, max_bytes, max_msgs_per_subject, max_msg_size    # as configured: -1 or 0 means no limit

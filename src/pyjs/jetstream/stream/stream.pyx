@@ -23,8 +23,8 @@ from pyjs.jetstream.stream.eviction cimport Evictions
 from pyjs.jetstream.stream.features.plain_schedules cimport is_valid_plain
 from pyjs.jetstream.stream.interest cimport Interest
 from pyjs.jetstream.stream.limits cimport (
-    ALLOW_ROLLUP, ALLOW_TTL, COUNTS, DISCARD_NEW, DISCARD_NEW_PER_SUBJECT, HOLDS, IN_STEPS, KEEPS_INTEREST,
-    NO_ACK, REMOVES_ACKNOWLEDGED, SCHEDULES, SEALED, StreamLimits, Usage, UsageShare,
+    ALLOW_ROLLUP, ALLOW_TTL, AWAITS_REPLICA, COUNTS, DISCARD_NEW, DISCARD_NEW_PER_SUBJECT, HOLDS, IN_STEPS,
+    KEEPS_INTEREST, NO_ACK, REMOVES_ACKNOWLEDGED, SCHEDULES, SEALED, StreamLimits, Usage, UsageShare,
 )
 from pyjs.jetstream.stream.pub_headers cimport PubHeaders, parse_seq, scan_pub_headers, value_is
 from pyjs.jetstream.stream.retention cimport remove_unneeded, skip_unwanted
@@ -103,6 +103,10 @@ cdef class Stream(Sink):
         self.dedupe.window_ns = taken("duplicate_window", config.duplicate_window_ns)
         self.inbox.asks = self.limits.features & REMOVES_ACKNOWLEDGED != 0
         self.mark_dirty()
+
+    def await_replica(self) -> None:
+        """Enforce no limits until a Replica is attached, since all replicas must do that after the same entries."""
+        self.limits.features |= AWAITS_REPLICA
 
     # -- ingest --------------------------------------------------------------------------------------------
 
@@ -470,7 +474,7 @@ cdef class Stream(Sink):
         """Write the batch, then send answers, report removals to consumers, and wake those that wait."""
         self.dirty = False
         self.staged_bytes = 0
-        if self.closed or self.limits.features & IN_STEPS:      # closed in this turn, or a batch is in its steps
+        if self.closed or self.limits.features & (IN_STEPS | AWAITS_REPLICA):
             return
         if self.replica is not None and not self.replica.offer():
             return

@@ -286,6 +286,25 @@ def test_sequences_that_a_power_cut_took_from_the_stream_are_delivered_when_they
     assert [m.seq for m in js.pull(batch=9, no_wait=True)] == [3, 4]
 
 
+@pytest.mark.parametrize("left", [5, 1])
+def test_the_last_of_each_subject_that_a_power_cut_took_are_delivered_once_when_they_are_used_again(
+    js: Restarting, left: int
+) -> None:
+    # given: eight messages to deliver first, of which some are lost
+    for subject in "abcdefgh":
+        js.fill(1, f"s.{subject}")
+    js.consumer(deliver_policy="last_per_subject", filter_subject="s.>")
+    lose_the_end(js, records=8 - left)
+    # when: their sequences are used again
+    js = Restarting(js.store, js.clock)
+    js.api("STREAM.PURGE.S")
+    js.fill(8 - left, "s.z")
+    # then
+    assert js.info()["num_pending"] == 8 - left
+    assert [m.seq for m in js.pull(batch=20, no_wait=True)] == list(range(left + 1, 9))
+    assert js.info()["num_pending"] == 0
+
+
 def test_sequences_that_were_passed_over_and_then_lost_are_delivered_when_they_are_used_again(
     js: Restarting,
 ) -> None:

@@ -98,6 +98,19 @@ def test_nothing_is_delivered_between_the_steps_of_a_purge(js: StoredFixture) ->
     assert frame.headers.startswith(b"NATS/1.0 404")
 
 
+def test_num_pending_is_at_most_the_number_of_messages_between_the_steps_of_a_purge(
+    js: StoredFixture,
+) -> None:
+    filled(js)
+    js.api("CONSUMER.CREATE.S.c", {"stream_name": "S", "config": {"name": "c"}})
+    begin(js, "STREAM.PURGE.S", {"filter": "a.*"})
+    stream = js.stream("S")
+    assert MANY < stream.store.msgs < 2 * MANY
+    assert stream.consumers["c"].cursor.num_pending() == stream.store.msgs  # as a monitoring page reads it
+    js.turns_until_idle()
+    assert js.api("CONSUMER.INFO.S.c")["num_pending"] == MANY
+
+
 def test_requests_for_the_stream_wait_for_the_end_of_a_purge(js: StoredFixture) -> None:
     filled(js)
     other = js.asker()

@@ -66,6 +66,17 @@ def test_a_long_count_is_used_for_a_second_although_messages_are_removed(js: Lon
     assert lag(js) == MATCHES - 3
 
 
+def test_a_count_with_long_pauses_ends_although_messages_are_removed(js: LongFixture) -> None:
+    fill(js)
+    follow(js)
+    taken = 0
+    for _ in js.engine.inflows["C"].count_steps():
+        taken += 1
+        js.api("STREAM.MSG.DELETE.O", {"seq": taken + 5})
+        js.advance(seconds=2)
+        assert taken < 20
+
+
 def test_a_short_count_follows_every_change(js: LongFixture) -> None:
     rng = random.Random(3)
     follow(js)

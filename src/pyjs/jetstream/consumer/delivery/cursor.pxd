@@ -17,13 +17,14 @@ cdef class Skips:                   # packed sequences that are delivered first
     cdef SkipPlace place            # of the next sequence
     cdef bytes data
     cdef const uint8_t* raw         # points into `data`
-    cdef size_t size                # bytes of `data`
+    cdef size_t size                # bytes of `data` up to the end of the last sequence
     cdef SkipPlace* marks           # of every MARK_EVERY-th sequence, owned
     cdef size_t n_marks, room
 
     cdef int add_mark(self, uint64_t seq, size_t at) except -1
     cdef bint step(self, SkipPlace* place) noexcept nogil
     cdef void advance(self) noexcept nogil
+    cdef void cut(self, uint64_t last) noexcept nogil
     cpdef bint has(self, uint64_t seq) noexcept nogil
 
 

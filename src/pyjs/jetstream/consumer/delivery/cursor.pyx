@@ -30,7 +30,7 @@ from binascii import a2b_base64, b2a_base64
 cdef uint64_t SEQ_MAX = 0xfffffffffffffffeu     # no message has a higher sequence
 cdef enum:
     RESTARTS_MAX = 2        # of counts, until a consumer makes each count in one step
-    MARK_EVERY = 1024       # skips between two marks
+    MARK_EVERY = 128        # skips between two marks
     SKIPS_STEP = 16384      # skips examined in one step: about a millisecond
 
 
@@ -100,7 +100,7 @@ cdef class Skips:
 
     def packed(self) -> bytes:
         """Return the remaining sequences, packed."""
-        return number_bytes(self.place.seq) + self.data[self.place.at :] if self.left else b""
+        return number_bytes(self.place.seq) + self.data[self.place.at : self.size] if self.left else b""
 
     cdef bint step(self, SkipPlace* place) noexcept nogil:
         """Move `place` to the next sequence; return whether there is one."""
@@ -115,6 +115,20 @@ cdef class Skips:
         """Go to the next sequence; `left` must be above 0."""
         self.left -= 1
         self.step(&self.place)
+
+    cdef void cut(self, uint64_t last) noexcept nogil:
+        """Remove the sequences above `last`."""
+        cdef SkipPlace place = self.place
+        cdef size_t end = place.at
+        cdef uint64_t kept = 0
+        while kept < self.left and place.seq <= last:
+            kept += 1
+            end = place.at
+            if not self.step(&place):
+                break
+        self.left, self.size = kept, end
+        while self.n_marks and self.marks[self.n_marks - 1].seq > last:
+            self.n_marks -= 1
 
     cpdef bint has(self, uint64_t seq) noexcept nogil:
         """Return whether `seq` is one of the remaining sequences."""
@@ -166,6 +180,7 @@ cdef class DeliveryCursor:
         """
         if self.next_seq <= self.catalogue.first_seq and self.catalogue.drops.size == 0 and self.skips.left == 0:
             self.unread, self.counted_to, self.stale, self.counting = unread, counted_to, False, False
+            self.uncounted = 0
 
     def num_pending(self) -> int:
         """Return num_pending: the number of messages that wait for their first delivery.
@@ -174,6 +189,8 @@ cdef class DeliveryCursor:
         """
         while not self.count_some():
             pass
+        if self.store.changing:                 # the removals of a purge are reported together, after its last step
+            self.unread = min(self.unread, self.catalogue.msgs)
         assert self.catalogue.drops.size or self.unread <= self.catalogue.msgs
         return self.unread if self.next_seq <= self.catalogue.last_seq or self.skips.left else 0
 
@@ -342,3 +359,8 @@ cdef class DeliveryCursor:
         """Clamp the position to the stream: from its first message to the sequence after `last`."""
         self.next_seq = max(min(self.next_seq, last + 1), self.catalogue.first_seq)
         self.skips_end = min(self.skips_end, last)
+        if self.skips.left:
+            self.skips.cut(last)
+            if self.skips.left == 0:
+                self.next_seq = max(self.next_seq, self.skips_end + 1)
+        self.stale = True

@@ -128,14 +128,21 @@ def _configure(replica: Replica, _subject: bytes, body: bytes) -> Steps:
     yield from replica.config_steps(config)
     stream = replica.stream
     old = stream.config
-    for _ in lower_steps(stream, config):
-        stream.note_change()
-        yield None
+    # If the replica stopped while it applied this entry, its file already had `config`, and limits may still be
+    # exceeded. They are then enforced below and by the end of the entry, in the same order as in the steps.
+    if _limits(old) != _limits(config):
+        for _ in lower_steps(stream, config):
+            stream.note_change()
+            yield None
     stream.dedupe.forget_older(stream.store.ids_from)  # a longer window does not bring back ids
     stream.configure(config)
     stream.special.drop_disabled()
     stream.evictions.trim_subjects(config.max_msgs_per_subject)
     replica.configured(old)
+
+
+def _limits(config: StreamConfig) -> tuple[int, int, int, str]:
+    return config.max_msgs_per_subject, config.max_msgs, config.max_bytes, config.discard
 
 
 def lower_steps(stream: Stream, config: StreamConfig) -> Generator[None, None, None]:

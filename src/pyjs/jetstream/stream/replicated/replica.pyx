@@ -31,7 +31,7 @@ from libc.string cimport memcmp, memcpy
 from pyjs.jetstream.stream.features.batches cimport AtomicBatch
 from pyjs.jetstream.stream.features.special cimport SpecialPublishes
 from pyjs.jetstream.stream.copies cimport keep_copy
-from pyjs.jetstream.stream.limits cimport SCHEDULES, SEALED
+from pyjs.jetstream.stream.limits cimport AWAITS_REPLICA, SCHEDULES, SEALED
 from pyjs.jetstream.stream.pub_headers cimport PubHeaders, scan_pub_headers
 from pyjs.jetstream.stream.replicated.gaps cimport Gaps
 from pyjs.jetstream.stream.replicated.payload cimport (
@@ -88,6 +88,7 @@ cdef class Replica(Sink):
         stream.sync_always = False  # acknowledged entries are durable in the log of the group, so no sync is needed
         self.consumers = ReplicatedConsumers(stream)
         stream.replica = self
+        stream.limits.features &= ~<unsigned int> AWAITS_REPLICA
 
     @property
     def may_expire(self) -> bool:
