@@ -69,9 +69,7 @@ def test_a_long_count_is_used_for_a_second_although_messages_are_removed(js: Lon
 def test_a_count_with_long_pauses_ends_although_messages_are_removed(js: LongFixture) -> None:
     fill(js)
     follow(js)
-    taken = 0
-    for _ in js.engine.inflows["C"].count_steps():
-        taken += 1
+    for taken, _ in enumerate(js.engine.inflows["C"].count_steps()):
         js.api("STREAM.MSG.DELETE.O", {"seq": taken + 5})
         js.advance(seconds=2)
         assert taken < 20
