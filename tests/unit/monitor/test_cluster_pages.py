@@ -221,3 +221,18 @@ def test_a_stream_without_a_leader_is_not_current(trio: Trio) -> None:
     assert "leader" not in cluster
     assert [row["name"] for row in cluster["replicas"]] == sorted([stays, lost])
     assert json.dumps(cluster)
+
+
+def test_a_server_that_starts_again_is_well_when_it_has_all_messages(trio: Trio) -> None:
+    net, name = trio.net, trio.followers[0].name
+    client = trio.leader.client()
+    net.crash(name)
+    net.run(1000 * NS_PER_MS)
+    for _ in range(20):
+        client.send(b"PUB r 2\r\nhi\r\n" * 20)
+        net.run(NS_PER_MS)
+    server = net.begin(name)
+    pages = Pages(server)
+    net.run_until(lambda: pages.ask("/healthz").status == 200)
+    assert server.node.jetstream is not None
+    assert server.node.jetstream.accounts["$G"].streams["R"].store.last_seq == 400

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from pyjs.jetstream.member.member_node import MemberNode
 
 LEADERLESS = "group node unhealthy"
+CATCHING_UP = "stream catching up"  # also of a restarted replica, until it has had all committed entries
 IN_DOUBT = (
     "in doubt after a power cut, waiting for {}:"
     " if that is lost, request SERVER.ACCEPT_LOSS (docs/cluster.md)"
@@ -38,8 +39,10 @@ def why_not_current(member: MemberNode, accounts: Mapping[str, JetStream], assig
     if machine.waits:
         return machine.waits
     if machine.catch_up is not None:
-        return "stream catching up"
+        return CATCHING_UP
     if machine.is_damaged:
         return "stream repairing damaged messages"
     is_led = machine.leader in member.online or machine.leader == member.node
-    return member.trouble(assigned) if is_led and machine.replica.stopped is None else LEADERLESS
+    if not is_led or machine.replica.stopped is not None:
+        return LEADERLESS
+    return member.trouble(assigned) or ("" if machine.is_confirmed() else CATCHING_UP)
