@@ -223,16 +223,18 @@ def test_a_stream_without_a_leader_is_not_current(trio: Trio) -> None:
     assert json.dumps(cluster)
 
 
-def test_a_server_that_starts_again_is_well_when_it_has_all_messages(trio: Trio) -> None:
-    net, name = trio.net, trio.followers[0].name
-    client = trio.leader.client()
-    net.crash(name)
-    net.run(1000 * NS_PER_MS)
-    for _ in range(20):
-        client.send(b"PUB r 2\r\nhi\r\n" * 20)
-        net.run(NS_PER_MS)
-    server = net.begin(name)
-    pages = Pages(server)
-    net.run_until(lambda: pages.ask("/healthz").status == 200)
-    assert server.node.jetstream is not None
-    assert server.node.jetstream.accounts["$G"].streams["R"].store.last_seq == 400
+def test_a_replica_is_not_current_before_the_leader_has_confirmed_its_messages(trio: Trio) -> None:
+    follower = trio.followers[0]
+    jetstream = follower.node.jetstream
+    assert jetstream is not None
+    assert jetstream.shared.replicated is not None
+    (machine,) = jetstream.shared.replicated.machines()
+    machine._ask_at_ns = (
+        follower.node.turn_state.now + 2_000_000_000
+    )  # the answer of the leader is outstanding
+    answer = Pages(follower).ask("/healthz")
+    assert answer.status == 503
+    assert b"stream catching up" in answer.body
+    trio.net.run(3_000 * NS_PER_MS)
+    assert Pages(follower).ask("/healthz").status == 503  # asks the leader
+    trio.net.run_until(lambda: Pages(follower).ask("/healthz").status == 200)
