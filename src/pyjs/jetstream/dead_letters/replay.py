@@ -39,6 +39,7 @@ READ_SIZE = (
 )  # bytes of headers parsed in one step, unless one message has more: at most two milliseconds
 SEND_STEP = 16  # messages published or removed in one step
 SUBJECTS_STEP = 4096  # subjects of a stream compared in one step: about half a millisecond
+EXAMINED_MAX = 100_000  # messages that one request examines
 ERRORS_MAX = 10  # refusals in the answer
 NO_ANSWER = "no answer within 5 seconds"
 _RESERVED = (b"$JS.", b"$JSC.", b"$NRG.", b"$SYS.")
@@ -96,6 +97,8 @@ class Replay:
         self._stream = stream
         self._wanted = wanted
         self._seq = wanted.seq
+        self._end_seq = stream.store.last_seq  # letters that arrive later are left to the next request
+        self._left = EXAMINED_MAX
         self._everything = stream.store.make_filter(())
         self.result = Result()
 
@@ -130,7 +133,13 @@ class Replay:
         batch: list[tuple[StoredMessage, Letter]] = []
         room = min(BATCH, self._wanted.limit - self.result.replayed - self.result.failed)
         size = read = parsed = 0
-        while len(batch) < room and size < BATCH_SIZE and (seq := self._next()):
+        while (
+            len(batch) < room
+            and size < BATCH_SIZE
+            and 0 < (seq := self._next()) <= self._end_seq
+            and self._left
+        ):
+            self._left -= 1
             message = self._get(seq)
             self._seq = seq + 1
             letter = None if message is None else read_letter(message.headers)

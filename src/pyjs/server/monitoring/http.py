@@ -195,7 +195,8 @@ class HttpConnection(asyncio.Protocol):
 
     def _ask_for_step(self) -> None:
         """Queue this connection for a step if it has work."""
-        to_do = self._requests or self._input or (self._ended and not self.transport.is_closing())
+        is_over = (self._ended or self._refusal) and not self.transport.is_closing()
+        to_do = self._requests or self._input or is_over
         if to_do and not self._full and not self._queued and self._awaited is None:
             self._queued = True
             self._port.enqueue(self)

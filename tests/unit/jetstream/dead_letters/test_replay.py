@@ -224,3 +224,12 @@ def test_many_letters_go_back_in_batches() -> None:
     js.advance(milliseconds=1100)
     assert counts(js, limit=1000) == (150, 0, 0, 0)
     assert js.payloads("S") == [b"m%d" % number for number in range(1, 151)]
+
+
+def test_a_replay_examines_a_bounded_number_of_messages_and_can_be_continued(
+    js: Dead, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pyjs.jetstream.dead_letters.replay.EXAMINED_MAX", 4)
+    answer = replay(js, consumer="nobody")
+    assert (answer["replayed"], answer["next_seq"]) == (0, 5)
+    assert replay(js, consumer="nobody", seq=5)["next_seq"] == 0

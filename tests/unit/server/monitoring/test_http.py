@@ -193,6 +193,19 @@ async def test_a_body_that_is_too_large_is_refused_before_it_comes(site: Site, s
     assert site.posted == []
 
 
+async def test_a_refusal_behind_a_queued_request_closes_the_connection_at_once(site: Site) -> None:
+    refused = b"POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 99999\r\n\r\n"
+    answer = await asyncio.wait_for(site.ask(b"GET /first HTTP/1.1\r\nHost: x\r\n\r\n" + refused), 4)
+    assert answer.startswith(b"HTTP/1.1 200 OK")
+    assert b"HTTP/1.1 413 " in answer
+
+
+async def test_a_request_for_an_upgrade_is_answered_and_the_connection_closed(site: Site) -> None:
+    asked = b"GET /a HTTP/1.1\r\nHost: x\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n\r\n"
+    answer = await asyncio.wait_for(site.ask(asked), 4)
+    assert b"HTTP/1.1 " in answer
+
+
 async def test_chunks_that_are_too_large_are_refused(site: Site) -> None:
     chunks = b"1000\r\n" + b"x" * 4096 + b"\r\n"
 
