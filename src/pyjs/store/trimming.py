@@ -1,4 +1,4 @@
-"""Removal of the messages that exceed lowered limits, in steps of about a millisecond. Knows nothing of streams."""
+"""Removal of the messages that exceed lowered limits, in steps of about a millisecond; used by streams."""
 
 from __future__ import annotations
 

@@ -34,9 +34,8 @@ if TYPE_CHECKING:
 BATCH = 64  # letters that are replayed before their answers are awaited
 BATCH_SIZE = 1024 * 1024  # bytes of their payloads, unless one is larger
 READ_STEP = 64  # messages read in one step: about half a millisecond
-READ_SIZE = (
-    16 * 1024
-)  # bytes of headers parsed in one step, unless one message has more: at most two milliseconds
+# Bytes of headers parsed in one step, unless one message has more: at most two milliseconds.
+READ_SIZE = 16 * 1024
 SEND_STEP = 16  # messages published or removed in one step
 SUBJECTS_STEP = 4096  # subjects of a stream compared in one step: about half a millisecond
 EXAMINED_MAX = 100_000  # messages that one request examines

@@ -3,7 +3,7 @@
 Copies and new messages update the count. Removals make it begin again, but a count that took several steps is used
 for COUNT_NS in spite of removals, since these may follow each other quickly; it then may include removed messages.
 
-Knows the index of the origin; nothing of copies and reports.
+This module uses the index of the origin, but no copies and reports.
 
 Compiled, because copies update it (benchmarks/: JetStream mirror).
 """

@@ -1,6 +1,6 @@
 """Reports about the mirror or the sources of a stream, as dicts with fields in the order of the API.
 
-Knows nothing of positions and origins (sourcing.py).
+Positions and origins are handled by sourcing.py.
 Source: nats.docs "StreamSourceInfo", probed on nats-server 2.15.1 (tests/conformance/scenarios/mirror, source).
 """
 

@@ -14,7 +14,6 @@ the server's own domain, since a single server has no other.
 
 Source: nats.docs "Source and Mirror Streams", ADR-10; probed on nats-server 2.15.1
 (tests/conformance/scenarios/mirror, source).
-Long because finding an origin, copying, committing and closing change the same table of copies.
 """
 
 from __future__ import annotations

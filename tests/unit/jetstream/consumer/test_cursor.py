@@ -204,6 +204,17 @@ def test_a_count_made_elsewhere_is_not_believed(why: str) -> None:
     assert at.cursor.num_pending() < 3
 
 
+def test_a_count_that_is_read_between_the_steps_of_a_removal_stays_exact() -> None:
+    at = CursorFixture("aaaa")
+    assert at.cursor.num_pending() == 4
+    at.store.changing = True
+    at.remove(1, told=False)
+    assert at.cursor.num_pending() == 3  # as a monitoring page reads it
+    at.tell()
+    at.store.changing = False
+    assert at.cursor.num_pending() == 3
+
+
 class CursorMachine(RuleBasedStateMachine):
     """Compares `num_pending` with the number of messages that the store has after the cursor.
 

@@ -1,4 +1,4 @@
-"""Consumers of a copy at its origin: the former ones are deleted at a start, and what they held is released."""
+"""A start deletes the consumers with which another worker read the origin of a copy, and releases their messages."""
 
 from __future__ import annotations
 

@@ -187,12 +187,14 @@ cdef class DeliveryCursor:
 
         This may take long, unless `count_some` has just returned True.
         """
+        cdef uint64_t unread
         while not self.count_some():
             pass
-        if self.store.changing:                 # the removals of a purge are reported together, after its last step
-            self.unread = min(self.unread, self.catalogue.msgs)
-        assert self.catalogue.drops.size or self.unread <= self.catalogue.msgs
-        return self.unread if self.next_seq <= self.catalogue.last_seq or self.skips.left else 0
+        unread = self.unread
+        if self.store.changing:                 # a removal in steps reports what it has removed after these
+            unread = min(unread, self.catalogue.msgs)
+        assert self.catalogue.drops.size or unread <= self.catalogue.msgs
+        return unread if self.next_seq <= self.catalogue.last_seq or self.skips.left else 0
 
     def purged(self, uint64_t first_seq) -> None:
         """Update the position after a purge; the stream now begins at `first_seq`."""
