@@ -1,14 +1,13 @@
 """Plays scenes: on running servers of ours, and for nats-server usually from recordings of the results.
 
 A scene is a function that takes three running servers and returns what clients saw, as JSON values. The results of
-nats-servers are kept in `recorded_scenes/`, under a key made of the text of the module with the scenes and the
-version of nats-server. A scene whose current key has no recording plays on three running nats-servers, as all do with
+nats-servers are kept in `recorded_scenes/`, under a key made of the version of nats-server and the code of the
+module with the scenes. A scene whose current key has no recording plays on three running nats-servers, as all do with
 PYJS_CONFORMANCE=live; so do some of the others, which the commit chooses. PYJS_CONFORMANCE=record stores the results.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections.abc import Callable
@@ -18,7 +17,7 @@ from typing import Any
 
 from tests.conformance.harness.cluster import ThreeServers, three
 from tests.conformance.harness.process import our_command, peer_command
-from tests.conformance.harness.recordings import LIVE_EVERY, PEER_VERSION
+from tests.conformance.harness.recordings import LIVE_EVERY, PEER_VERSION, code_digest
 from tests.support.turns import commit_of_tree, is_chosen
 
 RECORDED = Path(__file__).resolve().parents[1] / "recorded_scenes"
@@ -37,7 +36,7 @@ class Stage:
         self._own = own
         self._ready = ready
         self._name = source.stem
-        self._key = hashlib.sha256(f"{PEER_VERSION}\n{source.read_text()}".encode()).hexdigest()[:16]
+        self._key = f"{PEER_VERSION} {code_digest(source)[:16]}"
         self._running: dict[str, ThreeServers] = {}
         self._stack = ExitStack()
 
