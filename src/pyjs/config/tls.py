@@ -124,8 +124,10 @@ _PEER_ONLY = "it concerns servers that connect to this one"
 _NO_OCSP = "certificate status is not asked for"
 _NO_STORE = "there are certificate stores on Windows only"
 PAIR_KEYS = (
-    Key("cert_file", PATH, "The PEM file of the certificate, followed by the certificates that signed it."),
-    Key("key_file", PATH, "The PEM file of its private key."),
+    Key(
+        "cert_file", PATH, "The PEM file with the certificate, and after it the certificates that signed it."
+    ),
+    Key("key_file", PATH, "The PEM file with the private key of the certificate."),
 )
 PAIR_TABLE = Table("tls.certs", PAIR_KEYS)
 TLS = Table(
@@ -143,7 +145,7 @@ TLS = Table(
             "The file of authorities that may sign clients' certificates; empty: the machine's authorities.",
         ),
         Key("verify", BOOL, "Require a certificate from clients."),
-        Key("verify_and_map", BOOL, "The certificate also selects the user."),
+        Key("verify_and_map", BOOL, "Require a certificate from clients, which also selects the user."),
         Key(
             "timeout",
             Kind("duration", _read_timeout, "Duration | float"),
@@ -153,7 +155,7 @@ TLS = Table(
         Key(
             "handshake_first",
             Kind("bool, auto or duration", _read_handshake_first, "bool | Duration"),
-            "Encrypt before INFO: `true`, `false`, or the time to wait for the client; `auto` is 50ms.",
+            "Begin TLS before INFO: `true`, `false`, or the time to wait for the client; `auto`: 50ms.",
             ("first", "immediate"),
             attrs=("handshake_first_ns",),
         ),
@@ -171,7 +173,7 @@ TLS = Table(
         Key(
             "min_version",
             Kind('"1.2" or "1.3"', _read_version, 'Literal["1.2", "1.3"]'),
-            "The oldest version of TLS.",
+            "The oldest allowed version of TLS.",
         ),
         Key(
             "cipher_suites",
