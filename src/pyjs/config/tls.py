@@ -120,9 +120,8 @@ def _pair(value: Value, files: TlsOptions) -> tuple[str, str]:
     raise Refused(value.place, f"missing '{lacking}' in TLS configuration", f"write tls {{ {PAIR} }}")
 
 
-_PEER_ONLY = "it concerns servers that connect to this one"
-_NO_OCSP = "certificate status is not asked for"
-_NO_STORE = "there are certificate stores on Windows only"
+_NO_OCSP = "the server does not request the status of certificates"
+_NO_STORE = "certificate stores exist only on Windows"
 PAIR_KEYS = (
     Key(
         "cert_file", PATH, "The PEM file with the certificate, and after it the certificates that signed it."
@@ -188,9 +187,12 @@ TLS = Table(
         ),
     ),
     (
-        Unsupported(("insecure",), _PEER_ONLY),
-        Unsupported(("verify_cert_and_check_known_urls",), _PEER_ONLY),
-        Unsupported(("allow_insecure_cipher_suites",), "they stay off"),
+        Unsupported(("insecure",), "the certificates of other servers are always verified"),
+        Unsupported(
+            ("verify_cert_and_check_known_urls",),
+            "the certificates of connecting servers are not compared with `routes`",
+        ),
+        Unsupported(("allow_insecure_cipher_suites",), "insecure cipher suites are always off"),
         Unsupported(("ocsp_peer",), _NO_OCSP),
         Unsupported(("cert_store", "cert_match_by", "cert_match", "ca_certs_match"), _NO_STORE),
         Unsupported(("cert_match_skip_invalid",), _NO_STORE),

@@ -30,7 +30,7 @@ from pyjs.config.values import Value
 SCHEMES = ("nats", "nats-route", "tls")
 URL_EXAMPLE = "write nats://host:6222"
 PAYLOAD_MAX = 64 << 20  # bytes; a frame between servers has room for it (wire/route_frames.pxd)
-_TWO_CONNECTIONS = "between two servers, small messages have one connection and large ones another"
+_TWO_CONNECTIONS = "between two servers, small messages have one connection and large messages another"
 
 
 class BadRoute(ValueError):
@@ -115,7 +115,7 @@ CLUSTER_LOGIN = Table(
     ),
     (
         Unsupported(("permissions",), "every server of the cluster may send every subject"),
-        Unsupported(("users", "token"), "servers share one user and password"),
+        Unsupported(("users", "token"), "all servers of a cluster use one user and password"),
     ),
 )
 CLUSTER = Table(
@@ -170,9 +170,7 @@ CLUSTER = Table(
         Unsupported(("compression",), "routes are not compressed"),
         Unsupported(("permissions",), "every server of the cluster may send every subject"),
         Unsupported(("connect_backoff",), "the time between two attempts grows to one second"),
-        Unsupported(
-            ("ping_interval", "ping_max"), "a server that is silent is noticed in less than a second"
-        ),
+        Unsupported(("ping_interval", "ping_max"), "a silent server is noticed in less than a second"),
         Unsupported(
             ("write_deadline", "write_timeout"), "a route is closed when its pending bytes exceed the limit"
         ),
