@@ -197,7 +197,7 @@ JETSTREAM_LIMITS = Table(
         Key(
             "default_max_consumers",
             INT,
-            "The default of `max_consumers` for streams; -1: no limit.",
+            "The default `max_consumers` of a stream; -1: no limit.",
             check=_or_none,
             zero_is_default=True,
         ),
@@ -225,7 +225,7 @@ JETSTREAM = Table(
         Key(
             "max_mem",
             STORAGE_SIZE,
-            "Maximum size of memory streams in bytes; -1: three quarters of the machine's memory, 0: none.",
+            "Maximum size of all memory streams in bytes; -1: three quarters of the machine's memory, 0: none.",
             ("max_mem_store", "max_memory_store"),
             _dynamic,
             attrs=("max_memory",),

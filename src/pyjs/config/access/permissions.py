@@ -101,7 +101,7 @@ RESPONSES = Table(
         Key(
             "expires",
             DURATION,
-            "Time during which a reply subject may be answered; negative: no limit.",
+            "Time during which the user may publish to a reply subject; negative: no limit.",
             ("expiration", "ttl"),
             zero_is_default=True,
         ),

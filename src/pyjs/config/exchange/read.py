@@ -155,7 +155,7 @@ EXPORT = Table(
         Key(
             "account_token_position",
             INT,
-            "The position of the `*` in the subject that stands for the name of the importing account.",
+            "The position in the subject of the `*` that stands for the name of the importing account.",
             check=Between(0, 255, "use the number of a token that is *"),
         ),
         Key(

@@ -45,7 +45,7 @@ class ConsumerConfig:
     description: str = option(STRING, "A description for users.")
     deliver_policy: str = option(
         enum("all", "undefined", "last", "new", "by_start_sequence", "by_start_time", "last_per_subject"),
-        "The message at which delivery starts.",
+        "The message at which delivery starts; `undefined` means `all`.",
         always=True,
         updatable=False,
     )
@@ -86,7 +86,10 @@ class ConsumerConfig:
     idle_heartbeat_ns: int = option(
         DURATION, "Time without messages after which a push consumer sends a heartbeat.", updatable=False
     )
-    inactive_threshold_ns: int = option(DURATION, "Time after which an unused consumer is removed.")
+    inactive_threshold_ns: int = option(
+        DURATION,
+        "Time after which an unused consumer is removed; 0: 5s if it is ephemeral, never if durable.",
+    )
     num_replicas: int = option(
         INT, "Number of replicas of the consumer; 0: as many as the stream has.", always=True
     )

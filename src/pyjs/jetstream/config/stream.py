@@ -185,9 +185,15 @@ class StreamConfig:
     allow_direct: bool = option(BOOL, "Messages can be read with direct get.", always=True)
     mirror_direct: bool = option(BOOL, "A mirror also answers direct gets for its origin.", always=True)
     discard_new_per_subject: bool = option(BOOL, "`discard: new` applies to `max_msgs_per_subject` too.")
-    sealed: bool = option(BOOL, "No message can be added or removed; cannot be turned off.", always=True)
-    deny_delete: bool = option(BOOL, "Messages cannot be deleted; cannot be turned off.", always=True)
-    deny_purge: bool = option(BOOL, "The stream cannot be purged; cannot be turned off.", always=True)
+    sealed: bool = option(
+        BOOL, "No message can be added or removed; the option cannot be turned off.", always=True
+    )
+    deny_delete: bool = option(
+        BOOL, "Messages cannot be deleted; the option cannot be turned off.", always=True
+    )
+    deny_purge: bool = option(
+        BOOL, "The stream cannot be purged; the option cannot be turned off.", always=True
+    )
     allow_rollup_hdrs: bool = option(
         BOOL, "The header Nats-Rollup of a message may remove earlier messages.", always=True
     )
@@ -198,7 +204,7 @@ class StreamConfig:
         always=True,
     )
     allow_msg_ttl: bool = option(
-        BOOL, "Messages may have their own lifetime; cannot be turned off.", level=1, always=True
+        BOOL, "Messages may have their own lifetime; the option cannot be turned off.", level=1, always=True
     )
     subject_delete_marker_ttl_ns: int = option(
         DURATION,
@@ -210,7 +216,7 @@ class StreamConfig:
     )
     allow_atomic: bool = option(BOOL, "Accept atomic batches.", level=2)
     allow_msg_schedules: bool = option(
-        BOOL, "Messages may be published later, or repeatedly; cannot be turned off.", level=2
+        BOOL, "Messages may be published later, or repeatedly; the option cannot be turned off.", level=2
     )
     persist_mode: str = option(
         enum(DEFAULT, ASYNC, ""),  # an empty word in a request means the default
