@@ -139,14 +139,14 @@ JETSTREAM_BATCH = Table(
         Key(
             "max_inflight_per_stream",
             INT,
-            "Maximum number of open batches of a stream, for each kind; default for fast batches: 1000.",
+            "Maximum number of open atomic batches of a stream, and of open fast ones (default: 1000).",
             check=_or_default,
             zero_is_default=True,
         ),
         Key(
             "max_inflight_total",
             INT,
-            "Maximum number of open batches of the server, for each kind; default for fast batches: 50000.",
+            "Maximum number of open atomic batches of the server, and of open fast ones (default: 50000).",
             check=_or_default,
             zero_is_default=True,
         ),
@@ -185,7 +185,7 @@ JETSTREAM_LIMITS = Table(
         Key(
             "max_ha_assets",
             INT,
-            "Maximum replicated streams per server; must be the same in a whole cluster; 0 and -1: no limit.",
+            "Maximum number of replicated streams per server, the same on all servers; 0 and -1: no limit.",
             check=_or_none,
         ),
         Key(
@@ -197,11 +197,11 @@ JETSTREAM_LIMITS = Table(
         Key(
             "default_max_consumers",
             INT,
-            "The `max_consumers` of a stream without this option; -1: no limit.",
+            "The default `max_consumers` of a stream; -1: no limit.",
             check=_or_none,
             zero_is_default=True,
         ),
-        Key("batch", Kind("map", _read_batch, "{}", JETSTREAM_BATCH), "Limits for batches."),
+        Key("batch", Kind("map", _read_batch, "{}", JETSTREAM_BATCH), "Limits for atomic and fast batches."),
     ),
 )
 
@@ -211,21 +211,21 @@ JETSTREAM = Table(
         Key(
             "enabled",
             BOOL,
-            "Turn JetStream on or off; the block alone turns it on.",
+            "Turn JetStream on or off; without this key, the block turns it on.",
             ("enable",),
             reloadable=True,
         ),
         Key(
             "store_dir",
             PATH,
-            "The parent directory of the store `jetstream`; empty: a temporary one, with a warning.",
+            "The directory that contains the store `jetstream`; empty: a temporary one, with a warning.",
             ("storedir", "store"),
             check_store_dir,
         ),
         Key(
             "max_mem",
             STORAGE_SIZE,
-            "Maximum size of memory streams in bytes; -1: three quarters of the machine's memory, 0: none.",
+            "Maximum size of all memory streams in bytes; -1: three quarters of the machine's memory, 0: none.",
             ("max_mem_store", "max_memory_store"),
             _dynamic,
             attrs=("max_memory",),
@@ -243,7 +243,7 @@ JETSTREAM = Table(
         Key(
             "sync_interval",
             Kind('duration or "always"', _read_sync_interval, "Duration"),
-            "The time between two syncs of files; `always`: before each acknowledgement.",
+            "The time between two syncs of files; `always`: sync before each acknowledgement.",
             ("sync",),
             attrs=("sync_interval_ns", "sync_always"),
         ),
@@ -251,7 +251,7 @@ JETSTREAM = Table(
         Key(
             "scrub_rate",
             SIZE,
-            "Bytes per second that the scrub of stored files reads; 0: no scrub.",
+            "Bytes per second that the background check of stored files reads; 0: no check.",
             check=_size_63,
         ),
         Key(
@@ -277,12 +277,12 @@ JETSTREAM = Table(
         Key(
             "unique_tag",
             Kind("string", read_lower, "str"),
-            "The prefix of the server tag by which replicas are spread.",
+            "A prefix of server tags: the servers of a stream have different tags with this prefix.",
         ),
         Key(
             "spread_workers",
             BOOL,
-            "With `workers`: put new streams into all workers, not only the first one.",
+            "With `workers`: distribute new streams among all workers; `false`: the first has all streams.",
         ),
         Key("strict", BOOL, "Refuse API requests with unknown fields."),
         Key(

@@ -141,7 +141,7 @@ TOP = Table(
         Key(
             "workers",
             INT,
-            "Processes that share the port for clients; each can use one core.",
+            "Number of processes that share the port for clients; each can use one core.",
             check=Between(1, WORKERS_MAX, RANGE_FIX),
         ),
         Key(
@@ -183,7 +183,7 @@ TOP = Table(
         Key(
             "log_format",
             Kind("text or json", _read_log_format, "str"),
-            "The form of log lines: `text` as nats-server writes them, or `json`: one object per line.",
+            "`text`: log lines as in nats-server; `json`: one JSON object per line.",
             attrs=("log.log_format",),
             reloadable=True,
         ),
@@ -265,7 +265,7 @@ TOP = Table(
         Key(
             "max_payload",
             SIZE,
-            "Maximum size of a message in bytes, headers and payload; -1: no limit.",
+            "Maximum size of a message (headers and payload) in bytes; -1: no limit.",
             check=_or_none,
             attrs=("limits.max_payload",),
             reloadable=True,
@@ -274,7 +274,7 @@ TOP = Table(
         Key(
             "max_pending",
             SIZE,
-            "Maximum bytes of waiting output; a client beyond it is closed as a slow consumer.",
+            "Maximum bytes of output that wait for one client; a client with more is disconnected.",
             check=_size_63,
             attrs=("limits.max_pending",),
             zero_is_default=True,
@@ -333,7 +333,7 @@ TOP = Table(
         Key(
             "write_deadline",
             DURATION_OR_SECONDS,
-            "Maximum time that output waits for a client; after it, the connection is closed.",
+            "Maximum time for which output waits for a client; then the client is disconnected.",
             check=positive_duration,
             attrs=("limits.write_deadline_ns",),
             reloadable=True,
@@ -362,12 +362,17 @@ TOP = Table(
         Key(
             "max_closed_clients",
             INT,
-            "Number of closed connections that /connz shows.",
+            "Maximum number of closed connections that /connz shows.",
             check=count_31,
             attrs=("limits.max_closed_clients",),
             zero_is_default=True,
         ),
-        Key("disable_sublist_cache", BOOL, "Do not cache the routes of subjects.", ("no_sublist_cache",)),
+        Key(
+            "disable_sublist_cache",
+            BOOL,
+            "Do not keep the list of a subject's receivers for longer than a turn.",
+            ("no_sublist_cache",),
+        ),
         Key(
             "authorization",
             Kind("map", read_authorization, "{}", AUTHORIZATION),
@@ -401,7 +406,7 @@ TOP = Table(
         Key(
             "proxies",
             PROXIES_BLOCK,
-            "Proxies that sign the nonces of their clients.",
+            "Proxies through which clients may connect, by their public keys.",
             reloadable=True,
         ),
         Key(
@@ -420,7 +425,7 @@ TOP = Table(
         Key(
             "mappings",
             MAPPINGS,
-            "Changes of subjects in the global account when a client publishes.",
+            "New subjects for messages that clients of the global account publish.",
             ("maps",),
             reloadable=True,
         ),
@@ -436,7 +441,7 @@ TOP = Table(
         Key(
             "feature_flags",
             Kind("map of bools", _read_feature_flags, "Mapping[str, bool]"),
-            "Switches for single features; only `js_ack_fc_v2` exists.",
+            "Switches for features; the only one, `js_ack_fc_v2`, adds domain and account to ack subjects.",
         ),
         Key(
             "jetstream",

@@ -120,12 +120,13 @@ def _pair(value: Value, files: TlsOptions) -> tuple[str, str]:
     raise Refused(value.place, f"missing '{lacking}' in TLS configuration", f"write tls {{ {PAIR} }}")
 
 
-_PEER_ONLY = "it concerns servers that connect to this one"
-_NO_OCSP = "certificate status is not asked for"
-_NO_STORE = "there are certificate stores on Windows only"
+_NO_OCSP = "the server does not request the status of certificates"
+_NO_STORE = "certificate stores exist only on Windows"
 PAIR_KEYS = (
-    Key("cert_file", PATH, "The PEM file of the certificate, followed by the certificates that signed it."),
-    Key("key_file", PATH, "The PEM file of its private key."),
+    Key(
+        "cert_file", PATH, "The PEM file with the certificate, and after it the certificates that signed it."
+    ),
+    Key("key_file", PATH, "The PEM file with the private key of the certificate."),
 )
 PAIR_TABLE = Table("tls.certs", PAIR_KEYS)
 TLS = Table(
@@ -143,7 +144,7 @@ TLS = Table(
             "The file of authorities that may sign clients' certificates; empty: the machine's authorities.",
         ),
         Key("verify", BOOL, "Require a certificate from clients."),
-        Key("verify_and_map", BOOL, "The certificate also selects the user."),
+        Key("verify_and_map", BOOL, "Require a certificate from clients, which also selects the user."),
         Key(
             "timeout",
             Kind("duration", _read_timeout, "Duration | float"),
@@ -153,7 +154,7 @@ TLS = Table(
         Key(
             "handshake_first",
             Kind("bool, auto or duration", _read_handshake_first, "bool | Duration"),
-            "Encrypt before INFO: `true`, `false`, or the time to wait for the client; `auto` is 50ms.",
+            "Begin TLS before INFO: `true`, `false`, or the time to wait for the client; `auto`: 50ms.",
             ("first", "immediate"),
             attrs=("handshake_first_ns",),
         ),
@@ -171,7 +172,7 @@ TLS = Table(
         Key(
             "min_version",
             Kind('"1.2" or "1.3"', _read_version, 'Literal["1.2", "1.3"]'),
-            "The oldest version of TLS.",
+            "The oldest allowed version of TLS.",
         ),
         Key(
             "cipher_suites",
@@ -186,9 +187,12 @@ TLS = Table(
         ),
     ),
     (
-        Unsupported(("insecure",), _PEER_ONLY),
-        Unsupported(("verify_cert_and_check_known_urls",), _PEER_ONLY),
-        Unsupported(("allow_insecure_cipher_suites",), "they stay off"),
+        Unsupported(("insecure",), "the certificates of other servers are always verified"),
+        Unsupported(
+            ("verify_cert_and_check_known_urls",),
+            "the certificates of connecting servers are not compared with `routes`",
+        ),
+        Unsupported(("allow_insecure_cipher_suites",), "insecure cipher suites are always off"),
         Unsupported(("ocsp_peer",), _NO_OCSP),
         Unsupported(("cert_store", "cert_match_by", "cert_match", "ca_certs_match"), _NO_STORE),
         Unsupported(("cert_match_skip_invalid",), _NO_STORE),

@@ -12,7 +12,7 @@ _NO_OCSP = "the server does not request the status of certificates"
 _ONE_CLUSTER = "a cluster is not connected to other clusters"
 _ATTEMPTS = "one in sixty failed attempts to reach another server is logged"
 _NO_QUEUE = "a publisher that outruns its stream is slowed down; messages do not queue up"
-_OWN_LOG = "the metadata shares the log of all streams, and is compacted with it"
+_OWN_LOG = "the metadata is in the same log as the streams, and is compacted with it"
 
 TOP = (
     Unsupported(("gateway",), _ONE_CLUSTER),
@@ -20,24 +20,24 @@ TOP = (
     Unsupported(("mqtt",), "this server has no MQTT listener"),
     Unsupported(("connect_error_reports",), _ATTEMPTS),
     Unsupported(("reconnect_error_reports",), _ATTEMPTS),
-    Unsupported(("default_js_domain",), "this server has no leafnode connections"),
+    Unsupported(("default_js_domain",), "it is for leafnode connections, which this server does not have"),
     Unsupported(("ocsp",), _NO_OCSP),
     Unsupported(("ocsp_cache",), _NO_OCSP),
     Unsupported(
-        ("resolver_tls",), "an account server is checked with the authorities that the machine trusts"
+        ("resolver_tls",), "the certificate of an account server is checked with the machine's authorities"
     ),
     Unsupported(("syslog",), "logs go to `log_file` or standard error"),
     Unsupported(("remote_syslog",), "logs go to `log_file` or standard error"),
-    Unsupported(("trace_headers",), "trace shows whole messages"),
+    Unsupported(("trace_headers",), "`trace` shows whole messages"),
     Unsupported(("prof_port",), "there is no profiling port"),
     Unsupported(("prof_block_rate",), "there is no profiling port"),
-    Unsupported(("write_timeout",), "a client past its write_deadline is always closed"),
+    Unsupported(("write_timeout",), "a client that exceeds `write_deadline` is always disconnected"),
 )
 
 JETSTREAM = (
     Unsupported(("tpm",), "keys come from the configuration or the environment"),
     Unsupported(("extension_hint",), _ONE_CLUSTER),
-    Unsupported(("max_outstanding_catchup",), "a copy gets at most 64 MiB per second"),
+    Unsupported(("max_outstanding_catchup",), "a replica that catches up gets at most 64 MiB per second"),
     Unsupported(("meta_compact",), _OWN_LOG),
     Unsupported(("meta_compact_size",), _OWN_LOG),
     Unsupported(("meta_compact_sync",), _OWN_LOG),
@@ -48,7 +48,7 @@ JETSTREAM = (
     Unsupported(("info_queue_limit",), "API requests are answered when they are read; none is queued"),
 )
 
-ACCOUNT = (Unsupported(("nkey",), "accounts are known by their names"),)
+ACCOUNT = (Unsupported(("nkey",), "an account is identified by its name"),)
 
 ACCOUNT_LIMITS = (Unsupported(("max_leafnodes", "max_leafs"), "this server has no leafnode connections"),)
 

@@ -190,7 +190,7 @@ MSG_TRACE = Table(
         Key(
             "sampling",
             Kind("percentage", _read_sampling, "int | str"),
-            "Percent of the messages with a sampled `traceparent` that are traced.",
+            "Percentage of the messages with a sampled `traceparent` that are traced.",
         ),
     ),
 )
@@ -222,7 +222,7 @@ ACCOUNT = Table(
         Key(
             "default_permissions",
             PERMISSION_BLOCK,
-            "The permissions of users without their own.",
+            "The permissions of users that have no `permissions`.",
         ),
         Key(
             "limits",
@@ -234,13 +234,13 @@ ACCOUNT = Table(
         Key(
             "mappings",
             MAPPINGS,
-            "Changes of subjects when a client publishes: a destination or several weighted ones for each.",
+            "New subjects for messages that clients publish: one for each subject, or several with weights.",
             ("maps",),
         ),
         Key(
             "msg_trace",
             Kind("subject or map", _read_msg_trace, "str | {}", MSG_TRACE),
-            "The subject for traces of messages with a W3C `traceparent` header, or subject and sampling.",
+            "Trace messages with a W3C `traceparent` header: the subject of the traces, or a map.",
             ("trace_dest",),
         ),
     ),

@@ -65,10 +65,12 @@ CALLOUT_NAMES = Kind("list of strings", _read_names, "Sequence[str]")
 CALLOUT = Table(
     "authorization.auth_callout",
     (
-        Key("issuer", CALLOUT_KEY, "The public key of an account; the service signs its answers with it."),
+        Key("issuer", CALLOUT_KEY, "The public key of the account that signs the answers of the service."),
         Key("account", STRING, "The account of the service.", ("acc",), zero_is_default=True),
         Key("auth_users", CALLOUT_NAMES, "Users that log in without the service.", ("users",)),
-        Key("xkey", CALLOUT_KEY, "The public xkey of the service: requests are encrypted.", ("key",)),
+        Key(
+            "xkey", CALLOUT_KEY, "The public xkey of the service; with it, requests are encrypted.", ("key",)
+        ),
         Key(
             "allowed_accounts",
             CALLOUT_NAMES,
@@ -127,7 +129,7 @@ AUTHORIZATION = Table(
         Key(
             "default_permissions",
             PERMISSION_BLOCK,
-            "The permissions of users without their own.",
+            "The permissions of users that have no `permissions`.",
             ("default_permission", "permissions"),
             reloadable=True,
         ),

@@ -48,7 +48,7 @@ OPERATOR_KEYS = (
     Key(
         "operator",
         Kind("path or list of paths", _read_operators, "str | Sequence[str]"),
-        "Tokens of operators, or their files; accounts and users then come from tokens too.",
+        "Tokens of operators, or files with them; tokens then also define accounts and users.",
         ("operators", "roots", "root", "root_operators", "root_operator"),
         attrs=("operators",),
     ),
@@ -79,7 +79,7 @@ OPERATOR_KEYS = (
     Key(
         "default_sentinel",
         STRING,
-        "The bearer token of clients that send none.",
+        "The bearer token that the server uses for clients that send no token.",
         reloadable=True,
     ),
 )

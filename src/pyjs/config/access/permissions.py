@@ -101,7 +101,7 @@ RESPONSES = Table(
         Key(
             "expires",
             DURATION,
-            "Time during which a reply subject may be answered; negative: no limit.",
+            "Time during which the user may publish to a reply subject; negative: no limit.",
             ("expiration", "ttl"),
             zero_is_default=True,
         ),
@@ -120,13 +120,13 @@ PERMISSIONS = Table(
         Key(
             "subscribe",
             Kind("subjects", partial(_read_subjects, with_queue=True), "str | Sequence[str] | {}", SUBSCRIBE),
-            "The subjects that the user may subscribe to, each alone or with a queue group.",
+            "The subjects that the user may subscribe to; an entry may also name a queue group.",
             ("sub", "export"),
         ),
         Key(
             "allow_responses",
             Kind("bool or map", _read_responses, "bool | {}", RESPONSES),
-            "Allow answers on the reply subjects of received messages.",
+            "Allow the user to answer received messages on their reply subjects.",
             ("publish_allow_responses",),
         ),
     ),

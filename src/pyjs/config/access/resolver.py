@@ -26,9 +26,9 @@ RESOLVER = Table(
     (
         Key("type", STRING, "`memory`, `full` or `cache`.", attrs=("kind",)),
         Key("dir", STRING, "The directory with a file for each account."),
-        Key("allow_delete", BOOL, "Allow requests to remove accounts."),
-        Key("hard_delete", BOOL, "Remove files of removed accounts; otherwise they are renamed."),
-        Key("limit", INT, "Maximum number of files; 0: no limit (`cache`: 1000)."),
+        Key("allow_delete", BOOL, "Allow the removal of accounts by requests."),
+        Key("hard_delete", BOOL, "Delete the files of removed accounts; otherwise they are renamed."),
+        Key("limit", INT, "Maximum number of files; 0: no limit, or 1000 for `cache`."),
         Key("ttl", DURATION, "`cache`: time after which an unused file is removed."),
         Key("interval", DURATION, "`full`: time between two checks of the directory for changed files."),
         Key("timeout", DURATION, "Maximum time to fetch an account."),

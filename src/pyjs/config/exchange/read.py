@@ -130,7 +130,7 @@ LATENCY = Table(
         Key(
             "sampling",
             Kind("percentage", _read_sampling, "int | str"),
-            "Percent of the requests that are measured; `headers`: those with a tracing header.",
+            "Percentage of the requests that are measured; `headers`: those whose tracing header asks for it.",
         ),
         Key("subject", STRING, "The subject of the samples, in the exporting account."),
     ),
@@ -155,7 +155,7 @@ EXPORT = Table(
         Key(
             "account_token_position",
             INT,
-            "The position of the `*` in the subject that stands for the name of the importing account.",
+            "The position in the subject of the `*` that stands for the name of the importing account.",
             check=Between(0, 255, "use the number of a token that is *"),
         ),
         Key(
@@ -174,9 +174,9 @@ EXPORT = Table(
         Key(
             "latency",
             Kind("string or map", _read_latency, "str | {}", LATENCY),
-            "The subject of latency samples of the service, or their options.",
+            "Measure the duration of requests: the subject of the samples, or a map.",
         ),
-        Key("allow_trace", BOOL, "Continue traces of requests in this account."),
+        Key("allow_trace", BOOL, "Traces of requests include events in this account."),
     ),
 )
 
@@ -270,8 +270,8 @@ IMPORT = Table(
         Key(
             "to", STRING, "The subject in this account, with `$1` for the first `*` of the exported subject."
         ),
-        Key("share", BOOL, "Inform the service which client sends a request."),
-        Key("allow_trace", BOOL, "Continue traces of the stream's messages in this account."),
+        Key("share", BOOL, "Send the client's address, name and user to the service."),
+        Key("allow_trace", BOOL, "Traces of the stream's messages include events in this account."),
     ),
 )
 

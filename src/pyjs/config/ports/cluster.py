@@ -30,7 +30,7 @@ from pyjs.config.values import Value
 SCHEMES = ("nats", "nats-route", "tls")
 URL_EXAMPLE = "write nats://host:6222"
 PAYLOAD_MAX = 64 << 20  # bytes; a frame between servers has room for it (wire/route_frames.pxd)
-_TWO_CONNECTIONS = "between two servers, small messages have one connection and large ones another"
+_TWO_CONNECTIONS = "between two servers, small messages have one connection and large messages another"
 
 
 class BadRoute(ValueError):
@@ -98,8 +98,15 @@ def _positive(reading: Reading, key: Key, value: Value, data: object) -> None:
 CLUSTER_LOGIN = Table(
     "cluster.authorization",
     (
-        Key("user", STRING, "The user name of other servers.", ("username",)),
-        Key("password", STRING, "Its password.", ("pass",), _check_password, secret=True),
+        Key("user", STRING, "The user name that other servers must send.", ("username",)),
+        Key(
+            "password",
+            STRING,
+            "The password that other servers must send.",
+            ("pass",),
+            _check_password,
+            secret=True,
+        ),
         Key(
             "timeout",
             Kind("duration", read_auth_timeout, "Duration | float"),
@@ -108,7 +115,7 @@ CLUSTER_LOGIN = Table(
     ),
     (
         Unsupported(("permissions",), "every server of the cluster may send every subject"),
-        Unsupported(("users", "token"), "servers share one user and password"),
+        Unsupported(("users", "token"), "all servers of a cluster use one user and password"),
     ),
 )
 CLUSTER = Table(
@@ -121,12 +128,12 @@ CLUSTER = Table(
             "The address and port for other servers, or a port alone.",
             attrs=("host", "port"),
         ),
-        Key("host", STRING, "The address.", ("net",), zero_is_default=True),
+        Key("host", STRING, "The address for other servers.", ("net",), zero_is_default=True),
         Key("port", INT, "The port for other servers; -1: any free port.", check=port_in_range),
         Key(
             "routes",
             Kind("addresses", _read_routes, "Sequence[str] | str"),
-            "Addresses of other servers; one running server is enough to find all.",
+            "Addresses of other servers; through any one that runs, this server finds the others.",
             reloadable=True,
         ),
         Key(
@@ -139,7 +146,7 @@ CLUSTER = Table(
         Key(
             "tls",
             TLS_BLOCK,
-            "This server's certificate for both sides of a route, and the authority for the other servers.",
+            "This server's certificate for routes, and the authority that signed those of the other servers.",
             reloadable=True,
         ),
         Key(
@@ -153,7 +160,7 @@ CLUSTER = Table(
         Key(
             "connect_retries",
             INT,
-            "A server learned from another is tried for ten minutes or longer, and at least this many times.",
+            "Minimum number of attempts, in at least ten minutes, to reach a server that is not in `routes`.",
             check=_positive,
         ),
     ),
@@ -163,9 +170,7 @@ CLUSTER = Table(
         Unsupported(("compression",), "routes are not compressed"),
         Unsupported(("permissions",), "every server of the cluster may send every subject"),
         Unsupported(("connect_backoff",), "the time between two attempts grows to one second"),
-        Unsupported(
-            ("ping_interval", "ping_max"), "a server that is silent is noticed in less than a second"
-        ),
+        Unsupported(("ping_interval", "ping_max"), "a silent server is noticed in less than a second"),
         Unsupported(
             ("write_deadline", "write_timeout"), "a route is closed when its pending bytes exceed the limit"
         ),

@@ -12,11 +12,11 @@ HTTP_LOGIN = Table(
     "http_authorization",
     (
         Key("user", STRING, "The user name, for HTTP Basic.", ("username",)),
-        Key("password", STRING, "Its password, or the bcrypt hash of it.", ("pass",), secret=True),
+        Key("password", STRING, "The password for HTTP Basic, or its bcrypt hash.", ("pass",), secret=True),
         Key("token", STRING, "The bearer token, or its bcrypt hash.", secret=True),
         Key("healthz_open", BOOL, "Answer /healthz without a login, for probes."),
-        Key("messages", BOOL, "Let whoever has this login read stored messages in the dashboard."),
-        Key("replay", BOOL, "Let whoever has this login replay dead letters in the dashboard."),
+        Key("messages", BOOL, "Let anyone with this login read stored messages in the dashboard."),
+        Key("replay", BOOL, "Let anyone with this login replay dead letters in the dashboard."),
     ),
 )
 

@@ -74,17 +74,17 @@ WEBSOCKET = Table(
         Key(
             "listen",
             LISTEN_HERE,
-            "The address and port, or a port alone.",
+            "The address and port for WebSocket clients, or a port alone.",
             attrs=("host", "port"),
         ),
-        Key("host", STRING, "The address.", ("net",), zero_is_default=True),
-        Key("port", INT, "The port; -1: any free port, 0: no WebSocket.", check=port_in_range),
+        Key("host", STRING, "The address for WebSocket clients.", ("net",), zero_is_default=True),
+        Key("port", INT, "The port for WebSocket clients; -1: any free port, 0: none.", check=port_in_range),
         Key("advertise", STRING, "The address that /varz shows.", check=check_advertised),
         Key("no_tls", BOOL, "Allow a port without TLS."),
         Key(
             "tls",
             TLS_BLOCK,
-            "Certificates and rules of encrypted connections to this port.",
+            "Certificates and rules for encrypted connections to this port.",
         ),
         Key("same_origin", BOOL, "A page may connect only to the host from which it was loaded."),
         Key(
@@ -97,7 +97,7 @@ WEBSOCKET = Table(
         Key(
             "handshake_timeout",
             Kind("duration", _read_handshake_timeout, "Duration | int"),
-            "Maximum time for TLS and the upgrade; a number is in seconds; 0: 5s.",
+            "Maximum time for TLS handshake and upgrade together; a number is in seconds; 0: 5s.",
         ),
         Key(
             "headers",
@@ -108,14 +108,20 @@ WEBSOCKET = Table(
         Key(
             "authorization",
             Kind("map", _read_logins, "{}", LOGINS),
-            "The login of clients of this port, in place of the block authorization.",
+            "The login for clients of this port, in place of the top-level block `authorization`.",
             ("authentication",),
         ),
         Key("no_auth_user", STRING, "The user of clients of this port that send no credentials."),
-        Key("jwt_cookie", STRING, "The cookie with the JWT of a client that sends none."),
-        Key("user_cookie", STRING, "The cookie with the user name of a client that sends none."),
-        Key("pass_cookie", STRING, "The cookie with the password of a client that sends none."),
-        Key("token_cookie", STRING, "The cookie with the token of a client that sends none."),
+        Key("jwt_cookie", STRING, "The name of the cookie that supplies the JWT if a client sends none."),
+        Key(
+            "user_cookie",
+            STRING,
+            "The name of the cookie that supplies the user name if a client sends none.",
+        ),
+        Key(
+            "pass_cookie", STRING, "The name of the cookie that supplies the password if a client sends none."
+        ),
+        Key("token_cookie", STRING, "The name of the cookie that supplies the token if a client sends none."),
         Key("ping_interval", DURATION_OR_SECONDS, "The time between two pings; 0: as for other clients."),
     ),
 )

@@ -49,21 +49,25 @@ class KeyValueConfig:
     ttl_ns: int = option(DURATION, "Maximum age of a value; 0: no limit.")
     max_value_size: int = option(INT32, "Maximum size of a value in bytes.", -1)
     max_bytes: int = option(INT64, "Maximum size of the bucket in bytes.", -1)
-    storage: str = option(enum(MEMORY, FILE), "The storage of values.", FILE, updatable=False)
+    storage: str = option(enum(MEMORY, FILE), "Where values are stored.", FILE, updatable=False)
     replicas: int = option(INT, "Number of replicas; more than 1 needs a cluster.", 1)
-    placement: Placement | None = option(part(Placement), "The requirements for the servers of the bucket.")
+    placement: Placement | None = option(
+        part(Placement), "Requirements for the servers that store the bucket."
+    )
     republish: RepublishConfig | None = option(
         part(RepublishConfig, "RePublish"), "Publishes stored values again, under another subject."
     )
-    mirror: StreamSource | None = option(part(StreamSource), "The bucket from which all values come.")
+    mirror: StreamSource | None = option(part(StreamSource), "The bucket that this bucket copies.")
     sources: tuple[StreamSource, ...] = option(
         structs(struct_of(StreamSource)), "Buckets whose values are copied."
     )
     compression: bool = option(BOOL, "Compress the files.")
     limit_marker_ttl_ns: int = option(
-        DURATION, "The lifetime of the marker that an expired key leaves; 0: no marker."
+        DURATION, "Lifetime of the marker that is stored when a key expires; 0: no marker."
     )
-    allow_msg_ttl: bool = option(BOOL, "Values may have their own lifetime; `limit_marker_ttl` turns it on.")
+    allow_msg_ttl: bool = option(
+        BOOL, "Values may have their own lifetime; `limit_marker_ttl` also turns this on."
+    )
     allow_direct: bool = option(BOOL, "Values can be read with direct get.", True)
     metadata: Mapping[str, str] = option(STRING_MAP, "Names and values for applications.")
 
@@ -124,9 +128,11 @@ class ObjectStoreConfig:
     description: str = option(STRING, "A description for users.")
     ttl_ns: int = option(DURATION, "Maximum age of an object; 0: no limit.")
     max_bytes: int = option(INT64, "Maximum size of the store in bytes.", -1)
-    storage: str = option(enum(MEMORY, FILE), "The storage of objects.", FILE, updatable=False)
+    storage: str = option(enum(MEMORY, FILE), "Where objects are stored.", FILE, updatable=False)
     replicas: int = option(INT, "Number of replicas; more than 1 needs a cluster.", 1)
-    placement: Placement | None = option(part(Placement), "The requirements for the servers of the store.")
+    placement: Placement | None = option(
+        part(Placement), "Requirements for the servers that store the object store."
+    )
     compression: bool = option(BOOL, "Compress the files.")
     metadata: Mapping[str, str] = option(STRING_MAP, "Names and values for applications.")
 

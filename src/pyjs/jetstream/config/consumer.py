@@ -45,7 +45,7 @@ class ConsumerConfig:
     description: str = option(STRING, "A description for users.")
     deliver_policy: str = option(
         enum("all", "undefined", "last", "new", "by_start_sequence", "by_start_time", "last_per_subject"),
-        "The message at which delivery starts.",
+        "The message at which delivery starts; `undefined` means `all`.",
         always=True,
         updatable=False,
     )
@@ -53,11 +53,13 @@ class ConsumerConfig:
     opt_start_time_ns: int | None = option(TIME, "The time to start at.", updatable=False)
     ack_policy: str = option(
         enum("none", "all", "explicit", "flow_control"),
-        "The messages that must be acknowledged.",
+        "The required acknowledgements; with `all`, one also covers all earlier messages.",
         always=True,
         updatable=False,
     )
-    ack_wait_ns: int = option(DURATION, "Time after which a delivery without acknowledgement is repeated.")
+    ack_wait_ns: int = option(
+        DURATION, "Time after which a delivery without acknowledgement is repeated; 0: 30s."
+    )
     max_deliver: int = option(INT, "Maximum number of deliveries of a message; 0 and -1: no limit.")
     backoff_ns: tuple[int, ...] = option(DURATIONS, "The waits between deliveries; the last wait repeats.")
     filter_subject: str = option(STRING, "The subjects to deliver; empty: all.")
@@ -70,8 +72,10 @@ class ConsumerConfig:
     )
     rate_limit_bps: int = option(UINT64, "Maximum rate of a push consumer in bits per second; 0: no limit.")
     sample_freq: str = option(STRING, "The percentage of acknowledgements that are measured, such as `50%`.")
-    max_waiting: int = option(INT, "Maximum number of waiting pull requests.", updatable=False)
-    max_ack_pending: int = option(INT, "Maximum number of messages without acknowledgement; -1: no limit.")
+    max_waiting: int = option(INT, "Maximum number of waiting pull requests; 0: 512.", updatable=False)
+    max_ack_pending: int = option(
+        INT, "Maximum number of unacknowledged messages; 0: 1000, or the limit that applies; -1: no limit."
+    )
     flow_control: bool = option(BOOL, "Wait for a push client that falls behind.", updatable=False)
     headers_only: bool = option(BOOL, "Deliver headers and sizes without payloads.")
     max_batch: int = option(INT, "Maximum `batch` of a pull request; 0: no limit.")
@@ -82,22 +86,33 @@ class ConsumerConfig:
     idle_heartbeat_ns: int = option(
         DURATION, "Time without messages after which a push consumer sends a heartbeat.", updatable=False
     )
-    inactive_threshold_ns: int = option(DURATION, "Time after which an unused consumer is removed.")
-    num_replicas: int = option(INT, "Copies of the consumer; 0: as many as the stream has.", always=True)
-    mem_storage: bool = option(BOOL, "The state is in memory.", updatable=False)
-    direct: bool = option(BOOL, "For mirrors and sources on other servers.", updatable=False)
-    sourcing: bool = option(BOOL, "For mirrors and sources that acknowledge.", updatable=False)
+    inactive_threshold_ns: int = option(
+        DURATION,
+        "Time after which an unused consumer is removed; 0: 5s if it is ephemeral, never if durable.",
+    )
+    num_replicas: int = option(
+        INT, "Number of replicas of the consumer; 0: as many as the stream has.", always=True
+    )
+    mem_storage: bool = option(BOOL, "Store the consumer's state in memory.", updatable=False)
+    direct: bool = option(BOOL, "Set by servers for the consumers of mirrors and sources.", updatable=False)
+    sourcing: bool = option(
+        BOOL, "Set by servers for mirrors and sources that acknowledge messages.", updatable=False
+    )
     metadata: Mapping[str, str] = option(STRING_MAP, "Names and values for applications.")
-    pause_until_ns: int | None = option(TIME, "The time at which delivery continues.", level=1)
-    priority_groups: tuple[str, ...] = option(STRINGS, "The groups that pull requests name.", level=1)
+    pause_until_ns: int | None = option(TIME, "Deliveries are paused until this time.", level=1)
+    priority_groups: tuple[str, ...] = option(
+        STRINGS, "Names of client groups; each pull request names one of them.", level=1
+    )
     priority_policy: str = option(
         enum(
             "none", "overflow", "pinned_client", "prioritized", unknown_text="unknown priority policy: {raw}"
         ),
-        "The group of clients that gets messages.",
+        "The rule that decides which clients of a group get messages.",
         level=1,
     )
-    priority_timeout_ns: int = option(DURATION, "Time after which a silent client loses its pin.", level=1)
+    priority_timeout_ns: int = option(
+        DURATION, "With `pinned_client`: time without requests after which another client is pinned.", level=1
+    )
 
     @property
     def durable(self) -> bool:

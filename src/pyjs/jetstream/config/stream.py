@@ -53,16 +53,16 @@ class Placement:
     """The requested cluster and server tags; they have no effect on a single server."""
 
     cluster: str = option(STRING, "The name of the cluster.")
-    tags: tuple[str, ...] = option(STRINGS, "Tags that the server must have.")
-    preferred: str = option(STRING, "The server that should lead; refused.")
+    tags: tuple[str, ...] = option(STRINGS, "Tags that each server of the stream must have.")
+    preferred: str = option(STRING, "The server that should lead; a request with this option is refused.")
 
 
 @dataclass(repr=False, slots=True)
 class ConsumerLimits:
     """The stream's limits for options of its consumers; 0 means no limit."""
 
-    inactive_threshold_ns: int = option(DURATION, "Maximum `inactive_threshold`, and its default.")
-    max_ack_pending: int = option(INT, "Maximum `max_ack_pending`, and its default.")
+    inactive_threshold_ns: int = option(DURATION, "Maximum and default of `inactive_threshold`.")
+    max_ack_pending: int = option(INT, "Maximum and default of `max_ack_pending`.")
 
 
 @dataclass(repr=False, slots=True)
@@ -87,7 +87,7 @@ class ExternalStream:
     """The subject prefixes for an origin in another account or domain."""
 
     api: str = option(STRING, "The prefix of the origin's API subjects.", always=True)
-    deliver: str = option(STRING, "The prefix of its deliver subjects.", always=True)
+    deliver: str = option(STRING, "The prefix of the origin's deliver subjects.", always=True)
 
 
 @dataclass(repr=False, slots=True)
@@ -108,7 +108,7 @@ class StreamSource:
     filter_subject: str = option(STRING, "The subjects to copy; empty: all.")
     subject_transforms: tuple[SubjectTransformConfig, ...] = option(
         structs(struct_of(SubjectTransformConfig), "[]server.SubjectTransformConfig"),
-        "Subjects to copy, and the subjects under which they are stored.",
+        "Subjects to copy, and the subjects under which their messages are stored.",
     )
     external: ExternalStream | None = option(part(ExternalStream), "The account or domain of the origin.")
     consumer: SourceConsumer | None = option(
@@ -135,7 +135,7 @@ class StreamConfig:
     )
     retention: str = option(
         enum(LIMITS, INTEREST, WORKQUEUE),
-        "The rule for removing messages; an update cannot change to or from `workqueue`.",
+        "The rule for removing messages; an update cannot change it to or from `workqueue`.",
         always=True,
     )
     max_consumers: int = option(INT, "Maximum number of consumers.", -1, always=True)
@@ -146,28 +146,34 @@ class StreamConfig:
     max_age_ns: int = option(DURATION, "Maximum age of a message; 0: no limit.", always=True)
     max_msgs_per_subject: int = option(INT64, "Maximum number of messages of each subject.", -1, always=True)
     max_msg_size: int = option(
-        INT32, "Maximum size of a message in bytes, headers and payload.", -1, always=True
+        INT32, "Maximum size of a message (headers and payload) in bytes.", -1, always=True
     )
     discard: str = option(
         enum(OLD, NEW), "At a limit, remove the oldest messages or refuse new ones.", always=True
     )
-    storage: str = option(enum(MEMORY, FILE), "The storage of messages.", FILE, always=True, updatable=False)
+    storage: str = option(
+        enum(MEMORY, FILE), "Where messages are stored.", FILE, always=True, updatable=False
+    )
     num_replicas: int = option(INT, "Number of replicas; more than 1 needs a cluster.", 1, always=True)
-    no_ack: bool = option(BOOL, "Publishes are not acknowledged.")
+    no_ack: bool = option(BOOL, "Do not acknowledge publishes.")
     duplicate_window_ns: int = option(
         DURATION,
-        "Time for which message ids are stored; 0: 2 minutes, or `max_age` if shorter.",
+        "Time for which message ids are stored; 0: 2 minutes, or `max_age` if that is shorter.",
     )
-    placement: Placement | None = option(part(Placement), "The requirements for the servers of the stream.")
+    placement: Placement | None = option(
+        part(Placement), "Requirements for the servers that store the stream."
+    )
     mirror: StreamSource | None = option(
         part(StreamSource),
-        "The stream from which all messages and sequences come; an update can only remove it.",
+        "The stream that this stream copies, with its sequences; an update can only remove it.",
     )
     sources: tuple[StreamSource, ...] = option(
         structs(struct_of(StreamSource)), "Streams whose messages are copied."
     )
     compression: str = option(
-        enum(NONE, S2, unknown_text="unknown compression algorithm"), "The compression of files.", always=True
+        enum(NONE, S2, unknown_text="unknown compression algorithm"),
+        "The compression of the stream's files.",
+        always=True,
     )
     first_seq: int = option(UINT64, "The sequence of the first message.")
     subject_transform: SubjectTransformConfig | None = option(
@@ -177,32 +183,40 @@ class StreamConfig:
         part(RepublishConfig, "RePublish"), "Publishes stored messages again, under another subject."
     )
     allow_direct: bool = option(BOOL, "Messages can be read with direct get.", always=True)
-    mirror_direct: bool = option(BOOL, "A mirror answers direct gets of its origin.", always=True)
-    discard_new_per_subject: bool = option(BOOL, "`discard` `new` applies to `max_msgs_per_subject` too.")
-    sealed: bool = option(BOOL, "No message can be added or removed; cannot be turned off.", always=True)
-    deny_delete: bool = option(BOOL, "Messages cannot be deleted; cannot be turned off.", always=True)
-    deny_purge: bool = option(BOOL, "The stream cannot be purged; cannot be turned off.", always=True)
+    mirror_direct: bool = option(BOOL, "A mirror also answers direct gets for its origin.", always=True)
+    discard_new_per_subject: bool = option(BOOL, "`discard: new` applies to `max_msgs_per_subject` too.")
+    sealed: bool = option(
+        BOOL, "No message can be added or removed; the option cannot be turned off.", always=True
+    )
+    deny_delete: bool = option(
+        BOOL, "Messages cannot be deleted; the option cannot be turned off.", always=True
+    )
+    deny_purge: bool = option(
+        BOOL, "The stream cannot be purged; the option cannot be turned off.", always=True
+    )
     allow_rollup_hdrs: bool = option(
         BOOL, "The header Nats-Rollup of a message may remove earlier messages.", always=True
     )
     consumer_limits: ConsumerLimits = option(
         part(ConsumerLimits, "StreamConsumerLimits"),
-        "Limits of its consumers.",
+        "Limits for the consumers of the stream.",
         ConsumerLimits(),
         always=True,
     )
     allow_msg_ttl: bool = option(
-        BOOL, "Messages may have their own lifetime; cannot be turned off.", level=1, always=True
+        BOOL, "Messages may have their own lifetime; the option cannot be turned off.", level=1, always=True
     )
     subject_delete_marker_ttl_ns: int = option(
-        DURATION, "The lifetime of the marker that an expired subject leaves; 0: no marker.", level=1
+        DURATION,
+        "Lifetime of the marker that is stored when the last message of a subject expires; 0: no marker.",
+        level=1,
     )
     allow_msg_counter: bool = option(
         BOOL, "Each subject is a counter to which messages add.", level=2, updatable=False
     )
     allow_atomic: bool = option(BOOL, "Accept atomic batches.", level=2)
     allow_msg_schedules: bool = option(
-        BOOL, "Messages may be published later, or repeatedly; cannot be turned off.", level=2
+        BOOL, "Messages may be published later, or repeatedly; the option cannot be turned off.", level=2
     )
     persist_mode: str = option(
         enum(DEFAULT, ASYNC, ""),  # an empty word in a request means the default
@@ -210,7 +224,9 @@ class StreamConfig:
         level=2,
         updatable=False,
     )
-    allow_batched: bool = option(BOOL, "Accept fast batches, which need few acknowledgements.", level=4)
+    allow_batched: bool = option(
+        BOOL, "Accept fast batches, in which only some messages are acknowledged.", level=4
+    )
     metadata: Mapping[str, str] = option(STRING_MAP, "Names and values for applications.")
 
     def with_required_level(self) -> StreamConfig:
