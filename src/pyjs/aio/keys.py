@@ -22,15 +22,15 @@ class HttpAuthorizationKeys(TypedDict, total=False):
     user: str
     """The user name, for HTTP Basic."""
     password: str
-    """Its password, or the bcrypt hash of it."""
+    """The password for HTTP Basic, or its bcrypt hash."""
     token: str
     """The bearer token, or its bcrypt hash."""
     healthz_open: bool
     """Answer /healthz without a login, for probes."""
     messages: bool
-    """Let whoever has this login read stored messages in the dashboard."""
+    """Let anyone with this login read stored messages in the dashboard."""
     replay: bool
-    """Let whoever has this login replay dead letters in the dashboard."""
+    """Let anyone with this login replay dead letters in the dashboard."""
 
 
 class SubjectsKeys(TypedDict, total=False):
@@ -48,7 +48,7 @@ class ResponsesKeys(TypedDict, total=False):
     max: int
     """Maximum number of answers to one message; negative: no limit."""
     expires: Duration
-    """Time during which a reply subject may be answered; negative: no limit."""
+    """Time during which the user may publish to a reply subject; negative: no limit."""
 
 
 class PermissionsKeys(TypedDict, total=False):
@@ -57,9 +57,9 @@ class PermissionsKeys(TypedDict, total=False):
     publish: str | Sequence[str] | SubjectsKeys
     """The subjects that the user may publish to."""
     subscribe: str | Sequence[str] | SubjectsKeys
-    """The subjects that the user may subscribe to, each alone or with a queue group."""
+    """The subjects that the user may subscribe to; an entry may also name a queue group."""
     allow_responses: bool | ResponsesKeys
-    """Allow answers on the reply subjects of received messages."""
+    """Allow the user to answer received messages on their reply subjects."""
 
 
 class UserKeys(TypedDict, total=False):
@@ -83,13 +83,13 @@ class CalloutKeys(TypedDict, total=False):
     """The block `auth_callout`."""
 
     issuer: str
-    """The public key of an account; the service signs its answers with it."""
+    """The public key of the account that signs the answers of the service."""
     account: str
     """The account of the service."""
     auth_users: Sequence[str]
     """Users that log in without the service."""
     xkey: str
-    """The public xkey of the service: requests are encrypted."""
+    """The public xkey of the service; with it, requests are encrypted."""
     allowed_accounts: Sequence[str]
     """The accounts about whose users the service decides; empty: all."""
 
@@ -108,7 +108,7 @@ class AuthorizationKeys(TypedDict, total=False):
     users: Sequence[UserKeys]
     """The users of the global account."""
     default_permissions: PermissionsKeys
-    """The permissions of users without their own."""
+    """The permissions of users that have no `permissions`."""
     auth_callout: CalloutKeys
     """A service that decides which clients may connect."""
     proxy_required: bool
@@ -119,18 +119,18 @@ class CertificateKeys(TypedDict, total=False):
     """An entry of `certs`."""
 
     cert_file: FilePath
-    """The PEM file of the certificate, followed by the certificates that signed it."""
+    """The PEM file with the certificate, and after it the certificates that signed it."""
     key_file: FilePath
-    """The PEM file of its private key."""
+    """The PEM file with the private key of the certificate."""
 
 
 class TlsKeys(TypedDict, total=False):
     """The block `tls`."""
 
     cert_file: FilePath
-    """The PEM file of the certificate, followed by the certificates that signed it."""
+    """The PEM file with the certificate, and after it the certificates that signed it."""
     key_file: FilePath
-    """The PEM file of its private key."""
+    """The PEM file with the private key of the certificate."""
     certs: CertificateKeys | Sequence[CertificateKeys]
     """More certificates with their keys; the server name in the client's handshake selects one."""
     ca_file: FilePath
@@ -138,17 +138,17 @@ class TlsKeys(TypedDict, total=False):
     verify: bool
     """Require a certificate from clients."""
     verify_and_map: bool
-    """The certificate also selects the user."""
+    """Require a certificate from clients, which also selects the user."""
     timeout: Duration | float
     """Maximum time for the handshake; a number is in seconds."""
     handshake_first: bool | Duration
-    """Encrypt before INFO: `true`, `false`, or the time to wait for the client; `auto` is 50ms."""
+    """Begin TLS before INFO: `true`, `false`, or the time to wait for the client; `auto`: 50ms."""
     connection_rate_limit: int
     """Maximum number of handshakes per second; 0: no limit."""
     pinned_certs: str | Sequence[str]
     """SHA-256 digests, in hex, of the public keys that clients may have; empty: any key."""
     min_version: Literal["1.2", "1.3"]
-    """The oldest version of TLS."""
+    """The oldest allowed version of TLS."""
     cipher_suites: str | Sequence[str]
     """The allowed cipher suites of TLS 1.2, by their IANA names; empty: OpenSSL's defaults."""
     curve_preferences: str | Sequence[str]
@@ -172,17 +172,17 @@ class WebSocketKeys(TypedDict, total=False):
     """The block `websocket`."""
 
     listen: str | int
-    """The address and port, or a port alone."""
+    """The address and port for WebSocket clients, or a port alone."""
     host: str
-    """The address."""
+    """The address for WebSocket clients."""
     port: int
-    """The port; -1: any free port, 0: no WebSocket."""
+    """The port for WebSocket clients; -1: any free port, 0: none."""
     advertise: str
     """The address that /varz shows."""
     no_tls: bool
     """Allow a port without TLS."""
     tls: TlsKeys
-    """Certificates and rules of encrypted connections to this port."""
+    """Certificates and rules for encrypted connections to this port."""
     same_origin: bool
     """A page may connect only to the host from which it was loaded."""
     allowed_origins: str | Sequence[str]
@@ -190,21 +190,21 @@ class WebSocketKeys(TypedDict, total=False):
     compression: bool
     """Compress messages for clients that ask for it."""
     handshake_timeout: Duration | int
-    """Maximum time for TLS and the upgrade; a number is in seconds; 0: 5s."""
+    """Maximum time for TLS handshake and upgrade together; a number is in seconds; 0: 5s."""
     headers: Mapping[str, str]
     """Additional headers in the answer to an upgrade."""
     authorization: WebSocketAuthorizationKeys
-    """The login of clients of this port, in place of the block authorization."""
+    """The login for clients of this port, in place of the top-level block `authorization`."""
     no_auth_user: str
     """The user of clients of this port that send no credentials."""
     jwt_cookie: str
-    """The cookie with the JWT of a client that sends none."""
+    """The name of the cookie that supplies the JWT if a client sends none."""
     user_cookie: str
-    """The cookie with the user name of a client that sends none."""
+    """The name of the cookie that supplies the user name if a client sends none."""
     pass_cookie: str
-    """The cookie with the password of a client that sends none."""
+    """The name of the cookie that supplies the password if a client sends none."""
     token_cookie: str
-    """The cookie with the token of a client that sends none."""
+    """The name of the cookie that supplies the token if a client sends none."""
     ping_interval: Duration
     """The time between two pings; 0: as for other clients."""
 
@@ -213,9 +213,9 @@ class ClusterAuthorizationKeys(TypedDict, total=False):
     """The block `authorization`."""
 
     user: str
-    """The user name of other servers."""
+    """The user name that other servers must send."""
     password: str
-    """Its password."""
+    """The password that other servers must send."""
     timeout: Duration | float
     """Maximum time for the login of another server; a number is in seconds."""
 
@@ -228,21 +228,21 @@ class ClusterKeys(TypedDict, total=False):
     listen: str | int
     """The address and port for other servers, or a port alone."""
     host: str
-    """The address."""
+    """The address for other servers."""
     port: int
     """The port for other servers; -1: any free port."""
     routes: Sequence[str] | str
-    """Addresses of other servers; one running server is enough to find all."""
+    """Addresses of other servers; through any one that runs, this server finds the others."""
     authorization: ClusterAuthorizationKeys
     """The login that other servers need."""
     tls: TlsKeys
-    """This server's certificate for both sides of a route, and the authority for the other servers."""
+    """This server's certificate for routes, and the authority that signed those of the other servers."""
     advertise: str
     """host:port at which other servers reach this one."""
     no_advertise: bool
     """Do not send the addresses of the other servers to clients."""
     connect_retries: int
-    """A server learned from another is tried for ten minutes or longer, and at least this many times."""
+    """Minimum number of attempts, in at least ten minutes, to reach a server that is not in `routes`."""
 
 
 class ProxyKeys(TypedDict, total=False):
@@ -303,7 +303,7 @@ class LatencyKeys(TypedDict, total=False):
     """The block `latency`."""
 
     sampling: int | str
-    """Percent of the requests that are measured; `headers`: those with a tracing header."""
+    """Percentage of the requests that are measured; `headers`: those whose tracing header asks for it."""
     subject: str
     """The subject of the samples, in the exporting account."""
 
@@ -318,15 +318,15 @@ class ExportKeys(TypedDict, total=False):
     accounts: str | Sequence[str]
     """The accounts that may import the export; default: all."""
     account_token_position: int
-    """The position of the `*` in the subject that stands for the name of the importing account."""
+    """The position in the subject of the `*` that stands for the name of the importing account."""
     response_type: str
     """`singleton`: one response to each request; `stream`, `chunked`: several."""
     response_threshold: Duration
     """Maximum time for a response."""
     latency: str | LatencyKeys
-    """The subject of latency samples of the service, or their options."""
+    """Measure the duration of requests: the subject of the samples, or a map."""
     allow_trace: bool
-    """Continue traces of requests in this account."""
+    """Traces of requests include events in this account."""
 
 
 class RemoteKeys(TypedDict, total=False):
@@ -350,9 +350,9 @@ class ImportKeys(TypedDict, total=False):
     to: str
     """The subject in this account, with `$1` for the first `*` of the exported subject."""
     share: bool
-    """Inform the service which client sends a request."""
+    """Send the client's address, name and user to the service."""
     allow_trace: bool
-    """Continue traces of the stream's messages in this account."""
+    """Traces of the stream's messages include events in this account."""
 
 
 class MapDestinationKeys(TypedDict, total=False):
@@ -370,7 +370,7 @@ class MsgTraceKeys(TypedDict, total=False):
     dest: str
     """The subject to which the traces go."""
     sampling: int | str
-    """Percent of the messages with a sampled `traceparent` that are traced."""
+    """Percentage of the messages with a sampled `traceparent` that are traced."""
 
 
 class AccountKeys(TypedDict, total=False):
@@ -381,7 +381,7 @@ class AccountKeys(TypedDict, total=False):
     jetstream: bool | AccountJetStreamKeys
     """JetStream in this account: on, off, or its limits."""
     default_permissions: PermissionsKeys
-    """The permissions of users without their own."""
+    """The permissions of users that have no `permissions`."""
     limits: AccountLimitsKeys
     """Limits of the account's connections."""
     exports: Sequence[ExportKeys]
@@ -389,9 +389,9 @@ class AccountKeys(TypedDict, total=False):
     imports: Sequence[ImportKeys]
     """Streams and services of other accounts."""
     mappings: Mapping[str, str | MapDestinationKeys | Sequence[MapDestinationKeys]]
-    """Changes of subjects when a client publishes: a destination or several weighted ones for each."""
+    """New subjects for messages that clients publish: one for each subject, or several with weights."""
     msg_trace: str | MsgTraceKeys
-    """The subject for traces of messages with a W3C `traceparent` header, or subject and sampling."""
+    """Trace messages with a W3C `traceparent` header: the subject of the traces, or a map."""
 
 
 class ResolverKeys(TypedDict, total=False):
@@ -402,11 +402,11 @@ class ResolverKeys(TypedDict, total=False):
     dir: str
     """The directory with a file for each account."""
     allow_delete: bool
-    """Allow requests to remove accounts."""
+    """Allow the removal of accounts by requests."""
     hard_delete: bool
-    """Remove files of removed accounts; otherwise they are renamed."""
+    """Delete the files of removed accounts; otherwise they are renamed."""
     limit: int
-    """Maximum number of files; 0: no limit (`cache`: 1000)."""
+    """Maximum number of files; 0: no limit, or 1000 for `cache`."""
     ttl: Duration
     """`cache`: time after which an unused file is removed."""
     interval: Duration
@@ -419,9 +419,9 @@ class JetStreamBatchKeys(TypedDict, total=False):
     """The block `batch`."""
 
     max_inflight_per_stream: int
-    """Maximum number of open batches of a stream, for each kind; default for fast batches: 1000."""
+    """Maximum number of open atomic batches of a stream, and of open fast ones (default: 1000)."""
     max_inflight_total: int
-    """Maximum number of open batches of the server, for each kind; default for fast batches: 50000."""
+    """Maximum number of open atomic batches of the server, and of open fast ones (default: 50000)."""
     max_msgs: int
     """Maximum number of messages in an atomic batch."""
     timeout: Duration
@@ -436,32 +436,32 @@ class JetStreamLimitsKeys(TypedDict, total=False):
     max_request_batch: int
     """Maximum `batch` of a pull request; 0 and -1: no limit."""
     max_ha_assets: int
-    """Maximum replicated streams per server; must be the same in a whole cluster; 0 and -1: no limit."""
+    """Maximum number of replicated streams per server, the same on all servers; 0 and -1: no limit."""
     duplicate_window: Duration
     """Maximum `duplicate_window` of a stream; 0: no limit."""
     default_max_consumers: int
-    """The `max_consumers` of a stream without this option; -1: no limit."""
+    """The default `max_consumers` of a stream; -1: no limit."""
     batch: JetStreamBatchKeys
-    """Limits for batches."""
+    """Limits for atomic and fast batches."""
 
 
 class JetStreamKeys(TypedDict, total=False):
     """The block `jetstream`."""
 
     enabled: bool
-    """Turn JetStream on or off; the block alone turns it on."""
+    """Turn JetStream on or off; without this key, the block turns it on."""
     store_dir: FilePath
-    """The parent directory of the store `jetstream`; empty: a temporary one, with a warning."""
+    """The directory that contains the store `jetstream`; empty: a temporary one, with a warning."""
     max_mem: int | str
-    """Maximum size of memory streams in bytes; -1: three quarters of the machine's memory, 0: none."""
+    """Maximum size of all memory streams in bytes; -1: three quarters of the machine's memory, 0: none."""
     max_file: int | str
     """Maximum size of all file streams in bytes; -1: three quarters of the free disk space."""
     sync_interval: Duration
-    """The time between two syncs of files; `always`: before each acknowledgement."""
+    """The time between two syncs of files; `always`: sync before each acknowledgement."""
     sync_always: bool
     """Sync before each acknowledgement."""
     scrub_rate: int
-    """Bytes per second that the scrub of stored files reads; 0: no scrub."""
+    """Bytes per second that the background check of stored files reads; 0: no check."""
     key: str
     """The secret for the encryption of stored files; empty: no encryption."""
     prev_key: str
@@ -471,9 +471,9 @@ class JetStreamKeys(TypedDict, total=False):
     domain: str
     """The JetStream domain of this server."""
     unique_tag: str
-    """The prefix of the server tag by which replicas are spread."""
+    """A prefix of server tags: the servers of a stream have different tags with this prefix."""
     spread_workers: bool
-    """With `workers`: put new streams into all workers, not only the first one."""
+    """With `workers`: distribute new streams among all workers; `false`: the first has all streams."""
     strict: bool
     """Refuse API requests with unknown fields."""
     limits: JetStreamLimitsKeys
@@ -498,7 +498,7 @@ class ConfigKeys(TypedDict, total=False):
     port: int
     """The port for clients; -1: any free port."""
     workers: int
-    """Processes that share the port for clients; each can use one core."""
+    """Number of processes that share the port for clients; each can use one core."""
     client_advertise: str
     """The address that INFO advertises to clients, `host` or `host:port`."""
     server_name: str
@@ -518,7 +518,7 @@ class ConfigKeys(TypedDict, total=False):
     logtime_utc: bool
     """Log times in UTC."""
     log_format: str
-    """The form of log lines: `text` as nats-server writes them, or `json`: one object per line."""
+    """`text`: log lines as in nats-server; `json`: one JSON object per line."""
     log_file: FilePath
     """The file for log lines; empty: standard error."""
     log_size_limit: int
@@ -544,9 +544,9 @@ class ConfigKeys(TypedDict, total=False):
     http_authorization: HttpAuthorizationKeys
     """The login that the monitoring pages need; without it they are open."""
     max_payload: int
-    """Maximum size of a message in bytes, headers and payload; -1: no limit."""
+    """Maximum size of a message (headers and payload) in bytes; -1: no limit."""
     max_pending: int
-    """Maximum bytes of waiting output; a client beyond it is closed as a slow consumer."""
+    """Maximum bytes of output that wait for one client; a client with more is disconnected."""
     max_control_line: int
     """Maximum length of a protocol line in bytes."""
     max_connections: int
@@ -560,7 +560,7 @@ class ConfigKeys(TypedDict, total=False):
     ping_max: int
     """Number of unanswered pings after which a connection is closed."""
     write_deadline: Duration
-    """Maximum time that output waits for a client; after it, the connection is closed."""
+    """Maximum time for which output waits for a client; then the client is disconnected."""
     lame_duck_duration: Duration
     """The time over which lame duck mode closes the connections; at least 30s."""
     lame_duck_grace_period: Duration
@@ -570,9 +570,9 @@ class ConfigKeys(TypedDict, total=False):
     no_fast_producer_stall: bool
     """Do not slow down a publisher whose subscribers fall behind."""
     max_closed_clients: int
-    """Number of closed connections that /connz shows."""
+    """Maximum number of closed connections that /connz shows."""
     disable_sublist_cache: bool
-    """Do not cache the routes of subjects."""
+    """Do not keep the list of a subject's receivers for longer than a turn."""
     authorization: AuthorizationKeys
     """Users of the global account, or a single user or token."""
     no_auth_user: str
@@ -586,19 +586,19 @@ class ConfigKeys(TypedDict, total=False):
     proxy_protocol: bool
     """Accept clients through a proxy that sends their address in a PROXY header (v1 or v2)."""
     proxies: ProxiesKeys
-    """Proxies that sign the nonces of their clients."""
+    """Proxies through which clients may connect, by their public keys."""
     allow_non_tls: bool
     """Also accept clients without TLS."""
     accounts: Mapping[str, AccountKeys] | Sequence[str]
     """Accounts by name, or a list of names."""
     mappings: Mapping[str, str | MapDestinationKeys | Sequence[MapDestinationKeys]]
-    """Changes of subjects in the global account when a client publishes."""
+    """New subjects for messages that clients of the global account publish."""
     system_account: str
     """The account of the server's own events and requests."""
     no_system_account: bool
     """Turn the system account off."""
     operator: str | Sequence[str]
-    """Tokens of operators, or their files; accounts and users then come from tokens too."""
+    """Tokens of operators, or files with them; tokens then also define accounts and users."""
     trusted_keys: str | Sequence[str]
     """Public keys of operators, in place of their tokens."""
     resolver: str | ResolverKeys
@@ -608,9 +608,9 @@ class ConfigKeys(TypedDict, total=False):
     resolver_pinned_accounts: str | Sequence[str]
     """The only accounts whose users may connect."""
     default_sentinel: str
-    """The bearer token of clients that send none."""
+    """The bearer token that the server uses for clients that send no token."""
     feature_flags: Mapping[str, bool]
-    """Switches for single features; only `js_ack_fc_v2` exists."""
+    """Switches for features; the only one, `js_ack_fc_v2`, adds domain and account to ack subjects."""
     jetstream: bool | JetStreamKeys
     """JetStream: on, off, or its options."""
     store_dir: FilePath

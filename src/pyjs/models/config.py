@@ -16,8 +16,12 @@ class Placement(Options):
     """The requested cluster and server tags; they have no effect on a single server."""
 
     cluster: str = Field(default="", description="The name of the cluster.")
-    tags: list[str] = Field(default_factory=list, description="Tags that the server must have.")
-    preferred: str = Field(default="", description="The server that should lead; refused.")
+    tags: list[str] = Field(
+        default_factory=list, description="Tags that each server of the stream must have."
+    )
+    preferred: str = Field(
+        default="", description="The server that should lead; a request with this option is refused."
+    )
 
 
 class SubjectTransformConfig(Options):
@@ -31,7 +35,7 @@ class ExternalStream(Options):
     """The subject prefixes for an origin in another account or domain."""
 
     api: str = Field(default="", description="The prefix of the origin's API subjects.")
-    deliver: str = Field(default="", description="The prefix of its deliver subjects.")
+    deliver: str = Field(default="", description="The prefix of the origin's deliver subjects.")
 
 
 class SourceConsumer(Options):
@@ -49,7 +53,8 @@ class StreamSource(Options):
     opt_start_time: Time | None = Field(default=None, description="The time to start at.")
     filter_subject: str = Field(default="", description="The subjects to copy; empty: all.")
     subject_transforms: list[SubjectTransformConfig] = Field(
-        default_factory=list, description="Subjects to copy, and the subjects under which they are stored."
+        default_factory=list,
+        description="Subjects to copy, and the subjects under which their messages are stored.",
     )
     external: ExternalStream | None = Field(default=None, description="The account or domain of the origin.")
     consumer: SourceConsumer | None = Field(
@@ -70,9 +75,9 @@ class ConsumerLimits(Options):
     """The stream's limits for options of its consumers; 0 means no limit."""
 
     inactive_threshold: Duration = Field(
-        default=0, description="Maximum `inactive_threshold`, and its default."
+        default=0, description="Maximum and default of `inactive_threshold`."
     )
-    max_ack_pending: Int = Field(default=0, description="Maximum `max_ack_pending`, and its default.")
+    max_ack_pending: Int = Field(default=0, description="Maximum and default of `max_ack_pending`.")
 
 
 class StreamConfig(Options):
@@ -86,7 +91,7 @@ class StreamConfig(Options):
     )
     retention: Literal["limits", "interest", "workqueue"] = Field(
         default="limits",
-        description="The rule for removing messages; an update cannot change to or from `workqueue`.",
+        description="The rule for removing messages; an update cannot change it to or from `workqueue`.",
     )
     max_consumers: Int = Field(default=-1, description="Maximum number of consumers.")
     max_msgs: Int64 = Field(default=-1, description="Maximum number of messages.")
@@ -96,28 +101,31 @@ class StreamConfig(Options):
     max_age: Duration = Field(default=0, description="Maximum age of a message; 0: no limit.")
     max_msgs_per_subject: Int64 = Field(default=-1, description="Maximum number of messages of each subject.")
     max_msg_size: Int32 = Field(
-        default=-1, description="Maximum size of a message in bytes, headers and payload."
+        default=-1, description="Maximum size of a message (headers and payload) in bytes."
     )
     discard: Literal["old", "new"] = Field(
         default="old", description="At a limit, remove the oldest messages or refuse new ones."
     )
-    storage: Literal["memory", "file"] = Field(default="file", description="The storage of messages.")
+    storage: Literal["memory", "file"] = Field(default="file", description="Where messages are stored.")
     num_replicas: Int = Field(default=1, description="Number of replicas; more than 1 needs a cluster.")
-    no_ack: bool = Field(default=False, description="Publishes are not acknowledged.")
+    no_ack: bool = Field(default=False, description="Do not acknowledge publishes.")
     duplicate_window: Duration = Field(
-        default=0, description="Time for which message ids are stored; 0: 2 minutes, or `max_age` if shorter."
+        default=0,
+        description="Time for which message ids are stored; 0: 2 minutes, or `max_age` if that is shorter.",
     )
     placement: Placement | None = Field(
-        default=None, description="The requirements for the servers of the stream."
+        default=None, description="Requirements for the servers that store the stream."
     )
     mirror: StreamSource | None = Field(
         default=None,
-        description="The stream from which all messages and sequences come; an update can only remove it.",
+        description="The stream that this stream copies, with its sequences; an update can only remove it.",
     )
     sources: list[StreamSource] = Field(
         default_factory=list, description="Streams whose messages are copied."
     )
-    compression: Literal["none", "s2"] = Field(default="none", description="The compression of files.")
+    compression: Literal["none", "s2"] = Field(
+        default="none", description="The compression of the stream's files."
+    )
     first_seq: UInt64 = Field(default=0, description="The sequence of the first message.")
     subject_transform: SubjectTransformConfig | None = Field(
         default=None, description="Changes the subjects under which messages are stored."
@@ -126,38 +134,48 @@ class StreamConfig(Options):
         default=None, description="Publishes stored messages again, under another subject."
     )
     allow_direct: bool = Field(default=False, description="Messages can be read with direct get.")
-    mirror_direct: bool = Field(default=False, description="A mirror answers direct gets of its origin.")
+    mirror_direct: bool = Field(
+        default=False, description="A mirror also answers direct gets for its origin."
+    )
     discard_new_per_subject: bool = Field(
-        default=False, description="`discard` `new` applies to `max_msgs_per_subject` too."
+        default=False, description="`discard: new` applies to `max_msgs_per_subject` too."
     )
     sealed: bool = Field(
-        default=False, description="No message can be added or removed; cannot be turned off."
+        default=False, description="No message can be added or removed; the option cannot be turned off."
     )
-    deny_delete: bool = Field(default=False, description="Messages cannot be deleted; cannot be turned off.")
-    deny_purge: bool = Field(default=False, description="The stream cannot be purged; cannot be turned off.")
+    deny_delete: bool = Field(
+        default=False, description="Messages cannot be deleted; the option cannot be turned off."
+    )
+    deny_purge: bool = Field(
+        default=False, description="The stream cannot be purged; the option cannot be turned off."
+    )
     allow_rollup_hdrs: bool = Field(
         default=False, description="The header Nats-Rollup of a message may remove earlier messages."
     )
-    consumer_limits: ConsumerLimits | None = Field(default=None, description="Limits of its consumers.")
+    consumer_limits: ConsumerLimits | None = Field(
+        default=None, description="Limits for the consumers of the stream."
+    )
     allow_msg_ttl: bool = Field(
-        default=False, description="Messages may have their own lifetime; cannot be turned off."
+        default=False, description="Messages may have their own lifetime; the option cannot be turned off."
     )
     subject_delete_marker_ttl: Duration = Field(
-        default=0, description="The lifetime of the marker that an expired subject leaves; 0: no marker."
+        default=0,
+        description="Lifetime of the marker that is stored when the last message of a subject expires; 0: no marker.",
     )
     allow_msg_counter: bool = Field(
         default=False, description="Each subject is a counter to which messages add."
     )
     allow_atomic: bool = Field(default=False, description="Accept atomic batches.")
     allow_msg_schedules: bool = Field(
-        default=False, description="Messages may be published later, or repeatedly; cannot be turned off."
+        default=False,
+        description="Messages may be published later, or repeatedly; the option cannot be turned off.",
     )
     persist_mode: Literal["default", "async", ""] = Field(
         default="default",
         description="`async`: acknowledgements do not wait for a sync, even with `sync_interval: always`.",
     )
     allow_batched: bool = Field(
-        default=False, description="Accept fast batches, which need few acknowledgements."
+        default=False, description="Accept fast batches, in which only some messages are acknowledged."
     )
     metadata: dict[str, str] = Field(default_factory=dict, description="Names and values for applications.")
 
@@ -173,14 +191,15 @@ class ConsumerConfig(Options):
     description: str = Field(default="", description="A description for users.")
     deliver_policy: Literal[
         "all", "undefined", "last", "new", "by_start_sequence", "by_start_time", "last_per_subject"
-    ] = Field(default="all", description="The message at which delivery starts.")
+    ] = Field(default="all", description="The message at which delivery starts; `undefined` means `all`.")
     opt_start_seq: UInt64 = Field(default=0, description="The sequence to start at.")
     opt_start_time: Time | None = Field(default=None, description="The time to start at.")
     ack_policy: Literal["none", "all", "explicit", "flow_control"] = Field(
-        default="none", description="The messages that must be acknowledged."
+        default="none",
+        description="The required acknowledgements; with `all`, one also covers all earlier messages.",
     )
     ack_wait: Duration = Field(
-        default=0, description="Time after which a delivery without acknowledgement is repeated."
+        default=0, description="Time after which a delivery without acknowledgement is repeated; 0: 30s."
     )
     max_deliver: Int = Field(
         default=0, description="Maximum number of deliveries of a message; 0 and -1: no limit."
@@ -201,9 +220,10 @@ class ConsumerConfig(Options):
     sample_freq: str = Field(
         default="", description="The percentage of acknowledgements that are measured, such as `50%`."
     )
-    max_waiting: Int = Field(default=0, description="Maximum number of waiting pull requests.")
+    max_waiting: Int = Field(default=0, description="Maximum number of waiting pull requests; 0: 512.")
     max_ack_pending: Int = Field(
-        default=0, description="Maximum number of messages without acknowledgement; -1: no limit."
+        default=0,
+        description="Maximum number of unacknowledged messages; 0: 1000, or the limit that applies; -1: no limit.",
     )
     flow_control: bool = Field(default=False, description="Wait for a push client that falls behind.")
     headers_only: bool = Field(default=False, description="Deliver headers and sizes without payloads.")
@@ -216,22 +236,30 @@ class ConsumerConfig(Options):
         default=0, description="Time without messages after which a push consumer sends a heartbeat."
     )
     inactive_threshold: Duration = Field(
-        default=0, description="Time after which an unused consumer is removed."
+        default=0,
+        description="Time after which an unused consumer is removed; 0: 5s if it is ephemeral, never if durable.",
     )
-    num_replicas: Int = Field(default=0, description="Copies of the consumer; 0: as many as the stream has.")
-    mem_storage: bool = Field(default=False, description="The state is in memory.")
-    direct: bool = Field(default=False, description="For mirrors and sources on other servers.")
-    sourcing: bool = Field(default=False, description="For mirrors and sources that acknowledge.")
+    num_replicas: Int = Field(
+        default=0, description="Number of replicas of the consumer; 0: as many as the stream has."
+    )
+    mem_storage: bool = Field(default=False, description="Store the consumer's state in memory.")
+    direct: bool = Field(
+        default=False, description="Set by servers for the consumers of mirrors and sources."
+    )
+    sourcing: bool = Field(
+        default=False, description="Set by servers for mirrors and sources that acknowledge messages."
+    )
     metadata: dict[str, str] = Field(default_factory=dict, description="Names and values for applications.")
-    pause_until: Time | None = Field(default=None, description="The time at which delivery continues.")
+    pause_until: Time | None = Field(default=None, description="Deliveries are paused until this time.")
     priority_groups: list[str] = Field(
-        default_factory=list, description="The groups that pull requests name."
+        default_factory=list, description="Names of client groups; each pull request names one of them."
     )
     priority_policy: Literal["none", "overflow", "pinned_client", "prioritized"] = Field(
-        default="none", description="The group of clients that gets messages."
+        default="none", description="The rule that decides which clients of a group get messages."
     )
     priority_timeout: Duration = Field(
-        default=0, description="Time after which a silent client loses its pin."
+        default=0,
+        description="With `pinned_client`: time without requests after which another client is pinned.",
     )
 
 
@@ -243,22 +271,23 @@ class KeyValueConfig(Options):
     ttl: Duration = Field(default=0, description="Maximum age of a value; 0: no limit.")
     max_value_size: Int32 = Field(default=-1, description="Maximum size of a value in bytes.")
     max_bytes: Int64 = Field(default=-1, description="Maximum size of the bucket in bytes.")
-    storage: Literal["memory", "file"] = Field(default="file", description="The storage of values.")
+    storage: Literal["memory", "file"] = Field(default="file", description="Where values are stored.")
     replicas: Int = Field(default=1, description="Number of replicas; more than 1 needs a cluster.")
     placement: Placement | None = Field(
-        default=None, description="The requirements for the servers of the bucket."
+        default=None, description="Requirements for the servers that store the bucket."
     )
     republish: RepublishConfig | None = Field(
         default=None, description="Publishes stored values again, under another subject."
     )
-    mirror: StreamSource | None = Field(default=None, description="The bucket from which all values come.")
+    mirror: StreamSource | None = Field(default=None, description="The bucket that this bucket copies.")
     sources: list[StreamSource] = Field(default_factory=list, description="Buckets whose values are copied.")
     compression: bool = Field(default=False, description="Compress the files.")
     limit_marker_ttl: Duration = Field(
-        default=0, description="The lifetime of the marker that an expired key leaves; 0: no marker."
+        default=0, description="Lifetime of the marker that is stored when a key expires; 0: no marker."
     )
     allow_msg_ttl: bool = Field(
-        default=False, description="Values may have their own lifetime; `limit_marker_ttl` turns it on."
+        default=False,
+        description="Values may have their own lifetime; `limit_marker_ttl` also turns this on.",
     )
     allow_direct: bool = Field(default=True, description="Values can be read with direct get.")
     metadata: dict[str, str] = Field(default_factory=dict, description="Names and values for applications.")
@@ -270,10 +299,10 @@ class ObjectStoreConfig(Options):
     description: str = Field(default="", description="A description for users.")
     ttl: Duration = Field(default=0, description="Maximum age of an object; 0: no limit.")
     max_bytes: Int64 = Field(default=-1, description="Maximum size of the store in bytes.")
-    storage: Literal["memory", "file"] = Field(default="file", description="The storage of objects.")
+    storage: Literal["memory", "file"] = Field(default="file", description="Where objects are stored.")
     replicas: Int = Field(default=1, description="Number of replicas; more than 1 needs a cluster.")
     placement: Placement | None = Field(
-        default=None, description="The requirements for the servers of the store."
+        default=None, description="Requirements for the servers that store the object store."
     )
     compression: bool = Field(default=False, description="Compress the files.")
     metadata: dict[str, str] = Field(default_factory=dict, description="Names and values for applications.")

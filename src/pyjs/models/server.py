@@ -22,17 +22,17 @@ class HttpAuthorizationOptions(Options):
 
     user: str | None = Field(default=None, description="The user name, for HTTP Basic.")
     password: str | None = Field(
-        default=None, description="Its password, or the bcrypt hash of it.", repr=False
+        default=None, description="The password for HTTP Basic, or its bcrypt hash.", repr=False
     )
     token: str | None = Field(default=None, description="The bearer token, or its bcrypt hash.", repr=False)
     healthz_open: bool | None = Field(
         default=None, description="Answer /healthz without a login, for probes."
     )
     messages: bool | None = Field(
-        default=None, description="Let whoever has this login read stored messages in the dashboard."
+        default=None, description="Let anyone with this login read stored messages in the dashboard."
     )
     replay: bool | None = Field(
-        default=None, description="Let whoever has this login replay dead letters in the dashboard."
+        default=None, description="Let anyone with this login replay dead letters in the dashboard."
     )
 
 
@@ -54,7 +54,8 @@ class ResponsesOptions(Options):
         default=None, description="Maximum number of answers to one message; negative: no limit."
     )
     expires: Duration | None = Field(
-        default=None, description="Time during which a reply subject may be answered; negative: no limit."
+        default=None,
+        description="Time during which the user may publish to a reply subject; negative: no limit.",
     )
 
 
@@ -66,10 +67,10 @@ class PermissionsOptions(Options):
     )
     subscribe: str | list[str] | SubjectsOptions | None = Field(
         default=None,
-        description="The subjects that the user may subscribe to, each alone or with a queue group.",
+        description="The subjects that the user may subscribe to; an entry may also name a queue group.",
     )
     allow_responses: bool | ResponsesOptions | None = Field(
-        default=None, description="Allow answers on the reply subjects of received messages."
+        default=None, description="Allow the user to answer received messages on their reply subjects."
     )
 
 
@@ -98,12 +99,12 @@ class CalloutOptions(Options):
     """The block `auth_callout`."""
 
     issuer: str | None = Field(
-        default=None, description="The public key of an account; the service signs its answers with it."
+        default=None, description="The public key of the account that signs the answers of the service."
     )
     account: str | None = Field(default=None, description="The account of the service.")
     auth_users: list[str] | None = Field(default=None, description="Users that log in without the service.")
     xkey: str | None = Field(
-        default=None, description="The public xkey of the service: requests are encrypted."
+        default=None, description="The public xkey of the service; with it, requests are encrypted."
     )
     allowed_accounts: list[str] | None = Field(
         default=None, description="The accounts about whose users the service decides; empty: all."
@@ -125,7 +126,7 @@ class AuthorizationOptions(Options):
     )
     users: list[UserOptions] | None = Field(default=None, description="The users of the global account.")
     default_permissions: PermissionsOptions | None = Field(
-        default=None, description="The permissions of users without their own."
+        default=None, description="The permissions of users that have no `permissions`."
     )
     auth_callout: CalloutOptions | None = Field(
         default=None, description="A service that decides which clients may connect."
@@ -141,9 +142,11 @@ class CertificateOptions(Options):
 
     cert_file: FilePath | None = Field(
         default=None,
-        description="The PEM file of the certificate, followed by the certificates that signed it.",
+        description="The PEM file with the certificate, and after it the certificates that signed it.",
     )
-    key_file: FilePath | None = Field(default=None, description="The PEM file of its private key.")
+    key_file: FilePath | None = Field(
+        default=None, description="The PEM file with the private key of the certificate."
+    )
 
 
 class TlsOptions(Options):
@@ -151,9 +154,11 @@ class TlsOptions(Options):
 
     cert_file: FilePath | None = Field(
         default=None,
-        description="The PEM file of the certificate, followed by the certificates that signed it.",
+        description="The PEM file with the certificate, and after it the certificates that signed it.",
     )
-    key_file: FilePath | None = Field(default=None, description="The PEM file of its private key.")
+    key_file: FilePath | None = Field(
+        default=None, description="The PEM file with the private key of the certificate."
+    )
     certs: CertificateOptions | list[CertificateOptions] | None = Field(
         default=None,
         description="More certificates with their keys; the server name in the client's handshake selects one.",
@@ -163,13 +168,15 @@ class TlsOptions(Options):
         description="The file of authorities that may sign clients' certificates; empty: the machine's authorities.",
     )
     verify: bool | None = Field(default=None, description="Require a certificate from clients.")
-    verify_and_map: bool | None = Field(default=None, description="The certificate also selects the user.")
+    verify_and_map: bool | None = Field(
+        default=None, description="Require a certificate from clients, which also selects the user."
+    )
     timeout: Duration | float | None = Field(
         default=None, description="Maximum time for the handshake; a number is in seconds."
     )
     handshake_first: bool | Duration | None = Field(
         default=None,
-        description="Encrypt before INFO: `true`, `false`, or the time to wait for the client; `auto` is 50ms.",
+        description="Begin TLS before INFO: `true`, `false`, or the time to wait for the client; `auto`: 50ms.",
     )
     connection_rate_limit: int | None = Field(
         default=None, description="Maximum number of handshakes per second; 0: no limit."
@@ -178,7 +185,9 @@ class TlsOptions(Options):
         default=None,
         description="SHA-256 digests, in hex, of the public keys that clients may have; empty: any key.",
     )
-    min_version: Literal["1.2", "1.3"] | None = Field(default=None, description="The oldest version of TLS.")
+    min_version: Literal["1.2", "1.3"] | None = Field(
+        default=None, description="The oldest allowed version of TLS."
+    )
     cipher_suites: str | list[str] | None = Field(
         default=None,
         description="The allowed cipher suites of TLS 1.2, by their IANA names; empty: OpenSSL's defaults.",
@@ -206,13 +215,17 @@ class WebSocketAuthorizationOptions(Options):
 class WebSocketOptions(Options):
     """The block `websocket`."""
 
-    listen: str | int | None = Field(default=None, description="The address and port, or a port alone.")
-    host: str | None = Field(default=None, description="The address.")
-    port: int | None = Field(default=None, description="The port; -1: any free port, 0: no WebSocket.")
+    listen: str | int | None = Field(
+        default=None, description="The address and port for WebSocket clients, or a port alone."
+    )
+    host: str | None = Field(default=None, description="The address for WebSocket clients.")
+    port: int | None = Field(
+        default=None, description="The port for WebSocket clients; -1: any free port, 0: none."
+    )
     advertise: str | None = Field(default=None, description="The address that /varz shows.")
     no_tls: bool | None = Field(default=None, description="Allow a port without TLS.")
     tls: TlsOptions | None = Field(
-        default=None, description="Certificates and rules of encrypted connections to this port."
+        default=None, description="Certificates and rules for encrypted connections to this port."
     )
     same_origin: bool | None = Field(
         default=None, description="A page may connect only to the host from which it was loaded."
@@ -225,28 +238,30 @@ class WebSocketOptions(Options):
         default=None, description="Compress messages for clients that ask for it."
     )
     handshake_timeout: Duration | int | None = Field(
-        default=None, description="Maximum time for TLS and the upgrade; a number is in seconds; 0: 5s."
+        default=None,
+        description="Maximum time for TLS handshake and upgrade together; a number is in seconds; 0: 5s.",
     )
     headers: dict[str, str] | None = Field(
         default=None, description="Additional headers in the answer to an upgrade."
     )
     authorization: WebSocketAuthorizationOptions | None = Field(
-        default=None, description="The login of clients of this port, in place of the block authorization."
+        default=None,
+        description="The login for clients of this port, in place of the top-level block `authorization`.",
     )
     no_auth_user: str | None = Field(
         default=None, description="The user of clients of this port that send no credentials."
     )
     jwt_cookie: str | None = Field(
-        default=None, description="The cookie with the JWT of a client that sends none."
+        default=None, description="The name of the cookie that supplies the JWT if a client sends none."
     )
     user_cookie: str | None = Field(
-        default=None, description="The cookie with the user name of a client that sends none."
+        default=None, description="The name of the cookie that supplies the user name if a client sends none."
     )
     pass_cookie: str | None = Field(
-        default=None, description="The cookie with the password of a client that sends none."
+        default=None, description="The name of the cookie that supplies the password if a client sends none."
     )
     token_cookie: str | None = Field(
-        default=None, description="The cookie with the token of a client that sends none."
+        default=None, description="The name of the cookie that supplies the token if a client sends none."
     )
     ping_interval: Duration | None = Field(
         default=None, description="The time between two pings; 0: as for other clients."
@@ -256,8 +271,10 @@ class WebSocketOptions(Options):
 class ClusterAuthorizationOptions(Options):
     """The block `authorization`."""
 
-    user: str | None = Field(default=None, description="The user name of other servers.")
-    password: str | None = Field(default=None, description="Its password.", repr=False)
+    user: str | None = Field(default=None, description="The user name that other servers must send.")
+    password: str | None = Field(
+        default=None, description="The password that other servers must send.", repr=False
+    )
     timeout: Duration | float | None = Field(
         default=None, description="Maximum time for the login of another server; a number is in seconds."
     )
@@ -272,17 +289,18 @@ class ClusterOptions(Options):
     listen: str | int | None = Field(
         default=None, description="The address and port for other servers, or a port alone."
     )
-    host: str | None = Field(default=None, description="The address.")
+    host: str | None = Field(default=None, description="The address for other servers.")
     port: int | None = Field(default=None, description="The port for other servers; -1: any free port.")
     routes: list[str] | str | None = Field(
-        default=None, description="Addresses of other servers; one running server is enough to find all."
+        default=None,
+        description="Addresses of other servers; through any one that runs, this server finds the others.",
     )
     authorization: ClusterAuthorizationOptions | None = Field(
         default=None, description="The login that other servers need."
     )
     tls: TlsOptions | None = Field(
         default=None,
-        description="This server's certificate for both sides of a route, and the authority for the other servers.",
+        description="This server's certificate for routes, and the authority that signed those of the other servers.",
     )
     advertise: str | None = Field(
         default=None, description="host:port at which other servers reach this one."
@@ -292,7 +310,7 @@ class ClusterOptions(Options):
     )
     connect_retries: int | None = Field(
         default=None,
-        description="A server learned from another is tried for ten minutes or longer, and at least this many times.",
+        description="Minimum number of attempts, in at least ten minutes, to reach a server that is not in `routes`.",
     )
 
 
@@ -368,7 +386,7 @@ class LatencyOptions(Options):
 
     sampling: int | str | None = Field(
         default=None,
-        description="Percent of the requests that are measured; `headers`: those with a tracing header.",
+        description="Percentage of the requests that are measured; `headers`: those whose tracing header asks for it.",
     )
     subject: str | None = Field(
         default=None, description="The subject of the samples, in the exporting account."
@@ -387,16 +405,18 @@ class ExportOptions(Options):
     )
     account_token_position: int | None = Field(
         default=None,
-        description="The position of the `*` in the subject that stands for the name of the importing account.",
+        description="The position in the subject of the `*` that stands for the name of the importing account.",
     )
     response_type: str | None = Field(
         default=None, description="`singleton`: one response to each request; `stream`, `chunked`: several."
     )
     response_threshold: Duration | None = Field(default=None, description="Maximum time for a response.")
     latency: str | LatencyOptions | None = Field(
-        default=None, description="The subject of latency samples of the service, or their options."
+        default=None, description="Measure the duration of requests: the subject of the samples, or a map."
     )
-    allow_trace: bool | None = Field(default=None, description="Continue traces of requests in this account.")
+    allow_trace: bool | None = Field(
+        default=None, description="Traces of requests include events in this account."
+    )
 
 
 class RemoteOptions(Options):
@@ -420,9 +440,11 @@ class ImportOptions(Options):
         default=None,
         description="The subject in this account, with `$1` for the first `*` of the exported subject.",
     )
-    share: bool | None = Field(default=None, description="Inform the service which client sends a request.")
+    share: bool | None = Field(
+        default=None, description="Send the client's address, name and user to the service."
+    )
     allow_trace: bool | None = Field(
-        default=None, description="Continue traces of the stream's messages in this account."
+        default=None, description="Traces of the stream's messages include events in this account."
     )
 
 
@@ -440,7 +462,7 @@ class MsgTraceOptions(Options):
 
     dest: str | None = Field(default=None, description="The subject to which the traces go.")
     sampling: int | str | None = Field(
-        default=None, description="Percent of the messages with a sampled `traceparent` that are traced."
+        default=None, description="Percentage of the messages with a sampled `traceparent` that are traced."
     )
 
 
@@ -452,7 +474,7 @@ class AccountOptions(Options):
         default=None, description="JetStream in this account: on, off, or its limits."
     )
     default_permissions: PermissionsOptions | None = Field(
-        default=None, description="The permissions of users without their own."
+        default=None, description="The permissions of users that have no `permissions`."
     )
     limits: AccountLimitsOptions | None = Field(
         default=None, description="Limits of the account's connections."
@@ -465,11 +487,11 @@ class AccountOptions(Options):
     )
     mappings: dict[str, str | MapDestinationOptions | list[MapDestinationOptions]] | None = Field(
         default=None,
-        description="Changes of subjects when a client publishes: a destination or several weighted ones for each.",
+        description="New subjects for messages that clients publish: one for each subject, or several with weights.",
     )
     msg_trace: str | MsgTraceOptions | None = Field(
         default=None,
-        description="The subject for traces of messages with a W3C `traceparent` header, or subject and sampling.",
+        description="Trace messages with a W3C `traceparent` header: the subject of the traces, or a map.",
     )
 
 
@@ -478,12 +500,12 @@ class ResolverOptions(Options):
 
     type: str | None = Field(default=None, description="`memory`, `full` or `cache`.")
     dir: str | None = Field(default=None, description="The directory with a file for each account.")
-    allow_delete: bool | None = Field(default=None, description="Allow requests to remove accounts.")
+    allow_delete: bool | None = Field(default=None, description="Allow the removal of accounts by requests.")
     hard_delete: bool | None = Field(
-        default=None, description="Remove files of removed accounts; otherwise they are renamed."
+        default=None, description="Delete the files of removed accounts; otherwise they are renamed."
     )
     limit: int | None = Field(
-        default=None, description="Maximum number of files; 0: no limit (`cache`: 1000)."
+        default=None, description="Maximum number of files; 0: no limit, or 1000 for `cache`."
     )
     ttl: Duration | None = Field(
         default=None, description="`cache`: time after which an unused file is removed."
@@ -499,11 +521,11 @@ class JetStreamBatchOptions(Options):
 
     max_inflight_per_stream: int | None = Field(
         default=None,
-        description="Maximum number of open batches of a stream, for each kind; default for fast batches: 1000.",
+        description="Maximum number of open atomic batches of a stream, and of open fast ones (default: 1000).",
     )
     max_inflight_total: int | None = Field(
         default=None,
-        description="Maximum number of open batches of the server, for each kind; default for fast batches: 50000.",
+        description="Maximum number of open atomic batches of the server, and of open fast ones (default: 50000).",
     )
     max_msgs: int | None = Field(default=None, description="Maximum number of messages in an atomic batch.")
     timeout: Duration | None = Field(
@@ -522,30 +544,32 @@ class JetStreamLimitsOptions(Options):
     )
     max_ha_assets: int | None = Field(
         default=None,
-        description="Maximum replicated streams per server; must be the same in a whole cluster; 0 and -1: no limit.",
+        description="Maximum number of replicated streams per server, the same on all servers; 0 and -1: no limit.",
     )
     duplicate_window: Duration | None = Field(
         default=None, description="Maximum `duplicate_window` of a stream; 0: no limit."
     )
     default_max_consumers: int | None = Field(
-        default=None, description="The `max_consumers` of a stream without this option; -1: no limit."
+        default=None, description="The default `max_consumers` of a stream; -1: no limit."
     )
-    batch: JetStreamBatchOptions | None = Field(default=None, description="Limits for batches.")
+    batch: JetStreamBatchOptions | None = Field(
+        default=None, description="Limits for atomic and fast batches."
+    )
 
 
 class JetStreamOptions(Options):
     """The block `jetstream`."""
 
     enabled: bool | None = Field(
-        default=None, description="Turn JetStream on or off; the block alone turns it on."
+        default=None, description="Turn JetStream on or off; without this key, the block turns it on."
     )
     store_dir: FilePath | None = Field(
         default=None,
-        description="The parent directory of the store `jetstream`; empty: a temporary one, with a warning.",
+        description="The directory that contains the store `jetstream`; empty: a temporary one, with a warning.",
     )
     max_mem: int | str | None = Field(
         default=None,
-        description="Maximum size of memory streams in bytes; -1: three quarters of the machine's memory, 0: none.",
+        description="Maximum size of all memory streams in bytes; -1: three quarters of the machine's memory, 0: none.",
     )
     max_file: int | str | None = Field(
         default=None,
@@ -553,11 +577,12 @@ class JetStreamOptions(Options):
     )
     sync_interval: Duration | None = Field(
         default=None,
-        description="The time between two syncs of files; `always`: before each acknowledgement.",
+        description="The time between two syncs of files; `always`: sync before each acknowledgement.",
     )
     sync_always: bool | None = Field(default=None, description="Sync before each acknowledgement.")
     scrub_rate: int | None = Field(
-        default=None, description="Bytes per second that the scrub of stored files reads; 0: no scrub."
+        default=None,
+        description="Bytes per second that the background check of stored files reads; 0: no check.",
     )
     key: str | None = Field(
         default=None,
@@ -570,10 +595,12 @@ class JetStreamOptions(Options):
     cipher: str | None = Field(default=None, description="The cipher of new streams: `chacha` or `aes`.")
     domain: str | None = Field(default=None, description="The JetStream domain of this server.")
     unique_tag: str | None = Field(
-        default=None, description="The prefix of the server tag by which replicas are spread."
+        default=None,
+        description="A prefix of server tags: the servers of a stream have different tags with this prefix.",
     )
     spread_workers: bool | None = Field(
-        default=None, description="With `workers`: put new streams into all workers, not only the first one."
+        default=None,
+        description="With `workers`: distribute new streams among all workers; `false`: the first has all streams.",
     )
     strict: bool | None = Field(default=None, description="Refuse API requests with unknown fields.")
     limits: JetStreamLimitsOptions | None = Field(
@@ -602,7 +629,8 @@ class ServerOptions(Options):
     host: str | None = Field(default=None, description="The address for clients.")
     port: int | None = Field(default=None, description="The port for clients; -1: any free port.")
     workers: int | None = Field(
-        default=None, description="Processes that share the port for clients; each can use one core."
+        default=None,
+        description="Number of processes that share the port for clients; each can use one core.",
     )
     client_advertise: str | None = Field(
         default=None, description="The address that INFO advertises to clients, `host` or `host:port`."
@@ -622,8 +650,7 @@ class ServerOptions(Options):
     logtime: bool | None = Field(default=None, description="Begin log lines with the time.")
     logtime_utc: bool | None = Field(default=None, description="Log times in UTC.")
     log_format: str | None = Field(
-        default=None,
-        description="The form of log lines: `text` as nats-server writes them, or `json`: one object per line.",
+        default=None, description="`text`: log lines as in nats-server; `json`: one JSON object per line."
     )
     log_file: FilePath | None = Field(
         default=None, description="The file for log lines; empty: standard error."
@@ -662,11 +689,11 @@ class ServerOptions(Options):
         default=None, description="The login that the monitoring pages need; without it they are open."
     )
     max_payload: int | None = Field(
-        default=None, description="Maximum size of a message in bytes, headers and payload; -1: no limit."
+        default=None, description="Maximum size of a message (headers and payload) in bytes; -1: no limit."
     )
     max_pending: int | None = Field(
         default=None,
-        description="Maximum bytes of waiting output; a client beyond it is closed as a slow consumer.",
+        description="Maximum bytes of output that wait for one client; a client with more is disconnected.",
     )
     max_control_line: int | None = Field(
         default=None, description="Maximum length of a protocol line in bytes."
@@ -689,7 +716,7 @@ class ServerOptions(Options):
     )
     write_deadline: Duration | None = Field(
         default=None,
-        description="Maximum time that output waits for a client; after it, the connection is closed.",
+        description="Maximum time for which output waits for a client; then the client is disconnected.",
     )
     lame_duck_duration: Duration | None = Field(
         default=None, description="The time over which lame duck mode closes the connections; at least 30s."
@@ -702,10 +729,10 @@ class ServerOptions(Options):
         default=None, description="Do not slow down a publisher whose subscribers fall behind."
     )
     max_closed_clients: int | None = Field(
-        default=None, description="Number of closed connections that /connz shows."
+        default=None, description="Maximum number of closed connections that /connz shows."
     )
     disable_sublist_cache: bool | None = Field(
-        default=None, description="Do not cache the routes of subjects."
+        default=None, description="Do not keep the list of a subject's receivers for longer than a turn."
     )
     authorization: AuthorizationOptions | None = Field(
         default=None, description="Users of the global account, or a single user or token."
@@ -723,14 +750,14 @@ class ServerOptions(Options):
         description="Accept clients through a proxy that sends their address in a PROXY header (v1 or v2).",
     )
     proxies: ProxiesOptions | None = Field(
-        default=None, description="Proxies that sign the nonces of their clients."
+        default=None, description="Proxies through which clients may connect, by their public keys."
     )
     allow_non_tls: bool | None = Field(default=None, description="Also accept clients without TLS.")
     accounts: dict[str, AccountOptions] | list[str] | None = Field(
         default=None, description="Accounts by name, or a list of names."
     )
     mappings: dict[str, str | MapDestinationOptions | list[MapDestinationOptions]] | None = Field(
-        default=None, description="Changes of subjects in the global account when a client publishes."
+        default=None, description="New subjects for messages that clients of the global account publish."
     )
     system_account: str | None = Field(
         default=None, description="The account of the server's own events and requests."
@@ -738,7 +765,7 @@ class ServerOptions(Options):
     no_system_account: bool | None = Field(default=None, description="Turn the system account off.")
     operator: str | list[str] | None = Field(
         default=None,
-        description="Tokens of operators, or their files; accounts and users then come from tokens too.",
+        description="Tokens of operators, or files with them; tokens then also define accounts and users.",
     )
     trusted_keys: str | list[str] | None = Field(
         default=None, description="Public keys of operators, in place of their tokens."
@@ -754,10 +781,11 @@ class ServerOptions(Options):
         default=None, description="The only accounts whose users may connect."
     )
     default_sentinel: str | None = Field(
-        default=None, description="The bearer token of clients that send none."
+        default=None, description="The bearer token that the server uses for clients that send no token."
     )
     feature_flags: dict[str, bool] | None = Field(
-        default=None, description="Switches for single features; only `js_ack_fc_v2` exists."
+        default=None,
+        description="Switches for features; the only one, `js_ack_fc_v2`, adds domain and account to ack subjects.",
     )
     jetstream: bool | JetStreamOptions | None = Field(
         default=None, description="JetStream: on, off, or its options."

@@ -14,8 +14,8 @@ from .process import REPOSITORY
 
 PAGE = REPOSITORY / "docs" / "errors.md"
 FIRST, LAST = 10002, 10228  # every number between them is one of nats-server 2.15.1
-CLUSTER = "clusters of this server do not need it"
-DEAD = "nats-server 2.15 has the number and never answers it"
+CLUSTER = "clusters of this server do not need this error"
+DEAD = "nats-server 2.15 defines this error but never sends it"
 TEMPLATES = "stream templates were removed from nats-server"
 
 
@@ -58,15 +58,20 @@ NOT_ANSWERED = [
             10053,
             500,
             "{err}",
-            "the limits of the account have numbers of their own (10002, 10023, 10027, 10028, 10047)",
+            "each limit of an account has its own error (10002, 10023, 10027, 10028, 10047)",
         ),
         (10061, 400, "Replicas configuration can not be updated", DEAD),
-        (10063, 503, "expected stream sequence does not match", "in no code of nats-server 2.15"),
+        (
+            10063,
+            503,
+            "expected stream sequence does not match",
+            "no code of nats-server 2.15 uses this number",
+        ),
         (
             10064,
             500,
             "snapshot failed: {err}",
-            "only a disk that fails; here the transfer ends without its last message",
+            "sent only if a disk fails; this server then ends the transfer without its last message",
         ),
         (10066, 500, "{err}", TEMPLATES),
         (10067, 500, "{err}", TEMPLATES),
@@ -89,25 +94,30 @@ NOT_ANSWERED = [
         (10087, 400, "consumer max waiting needs to be positive", "negative numbers count as the default"),
         (10092, 400, "consumer direct on a mapped consumer", DEAD),
         (10093, 400, "consumer filter subject is not a valid subset of the interest subjects", DEAD),
-        (10096, 500, "stream not valid", "only in the instant in which the stream is deleted"),
+        (10096, 500, "stream not valid", "sent only while the stream is being deleted"),
         (
             10103,
             400,
             "durable name can not contain '.', '*', '>'",
-            "invalid names are refused with 10052 before",
+            "invalid names are refused earlier, with 10052",
         ),
-        (10104, 500, "error creating store for consumer: {err}", "only a disk that fails; here 10012"),
+        (
+            10104,
+            500,
+            "error creating store for consumer: {err}",
+            "sent only if a disk fails; this server then sends 10012",
+        ),
         (
             10105,
             400,
             "consumer already exists and is still active",
-            "only two requests in the same instant; else the consumer is updated",
+            "sent only if two requests arrive at the same time; otherwise the consumer is updated",
         ),
         (
             10106,
             400,
             "consumer replacement durable config not the same",
-            "only two requests in the same instant; else the consumer is updated",
+            "sent only if two requests arrive at the same time; otherwise the consumer is updated",
         ),
         (10114, 400, "consumer max request batch needs to be > 0", "negative numbers count as the default"),
         (10117, 500, "subject details would exceed maximum allowed", DEAD),
@@ -115,36 +125,37 @@ NOT_ANSWERED = [
             10158,
             409,
             "duplicate message id is in process",
-            "only in a cluster: the first message with the id is not stored yet",
+            "sent only by a cluster of nats-server, while the first message with the id is not stored yet",
         ),
         (10163, 503, "expected last sequence per subject temporarily unavailable", DEAD),
         (
             10167,
             429,
             "too many requests",
-            "nats-server's queue before a stream is full; this server has no such queue",
+            "sent if the queue of a stream is full; this server has no such queue",
         ),
         (10180, 412, "min last sequence", DEAD),
-        (10181, 400, "consumer ack policy invalid", "other policies are refused with 10025 before"),
-        (10182, 400, "consumer replay policy invalid", "other policies are refused with 10025 before"),
+        (10181, 400, "consumer ack policy invalid", "other policies are refused earlier, with 10025"),
+        (10182, 400, "consumer replay policy invalid", "other policies are refused earlier, with 10025"),
         (10202, 400, "cluster member change is in progress", CLUSTER),
         (10224, 400, "JetStream system rescue not applied: {err}", CLUSTER),
         (
             10228,
             400,
             "stream source consumer stalled on flow control",
-            "sources here need no consumer that could stall",
+            "sources of this server do not need a consumer that could stall",
         ),
     )
 ]
 
 HEAD = """# Errors of the JetStream API
 
-If a request is refused, the error in its answer has the number (`err_code`), code and text of nats-server 2.15:
-`{"error":{"code":404,"err_code":10059,"description":"stream not found"}}`. In the tables, names in braces
-stand for values. nats-server has no numbers from 20001 on. The tests provoke each error of the first
-table on both servers (`tests/conformance/errors.md`), except those listed with a reason in
-`tests/conformance/test_errors.py`.
+The answer to a refused request contains an error with the `err_code`, `code` and `description` of nats-server 2.15:
+`{"error":{"code":404,"err_code":10059,"description":"stream not found"}}`. In the tables, a name in braces stands for
+a value; `{err}` alone stands for the whole text. The errors from 20001 on exist only in this server.
+
+Tests cause each error of the first table on both servers (`tests/conformance/errors.md`). The exceptions are listed,
+with reasons, in `tests/conformance/test_errors.py`.
 
 `python -m tests.conformance.harness.error_numbers` writes this page.
 
