@@ -1,4 +1,4 @@
-"""Keys of nats-server 2.15 that are refused by name because they have no effect on this server.
+"""Keys of nats-server 2.15 that are refused by name because they would have no effect on this server.
 
 Data only. Each key has one row, with all its names and the reason that the error gives. When code makes a key
 effective, its row moves to the table of its block.
