@@ -82,7 +82,7 @@ def stream_calls(kind: str, count: int) -> list[bytes]:
     return [_call(f"$JS.API.STREAM.{kind}.S{number}", body(number), number) for number in range(count)]
 
 
-@attack("2,000 STREAM.CREATE pipelined, then their deletes")
+@attack("2,000 STREAM.CREATE pipelined, then the deletion of these streams")
 def streams(victim: Victim) -> None:
     ask(victim, stream_calls("CREATE", 2_000))
     ask(victim, stream_calls("DELETE", 2_000))
@@ -121,7 +121,7 @@ def purge(victim: Victim) -> None:
     ask(victim, [_call(f"$JS.API.STREAM.PURGE.{STREAM}")])
 
 
-@attack("the delete of a stream of 3 GB", setup=lambda v: v.fill(48_000, 1, 65_536))
+@attack("the deletion of a stream of 3 GB", setup=lambda v: v.fill(48_000, 1, 65_536))
 def large_delete(victim: Victim) -> None:
     ask(victim, [_call(f"$JS.API.STREAM.DELETE.{STREAM}")])
 
@@ -137,18 +137,18 @@ def listings(victim: Victim) -> None:
     ask(victim, calls * 100)
 
 
-@attack("5,000 times one consumer created and deleted", setup=_hundred_thousand)
+@attack("one consumer created and deleted 5,000 times", setup=_hundred_thousand)
 def consumer_loop(victim: Victim) -> None:
     delete = _call(f"$JS.API.CONSUMER.DELETE.{STREAM}.c0")
     ask(victim, [_consumer_calls(1)[0], delete] * 5_000)
 
 
-@attack("5,000 times one stream created and deleted")
+@attack("one stream created and deleted 5,000 times")
 def stream_loop(victim: Victim) -> None:
     ask(victim, (stream_calls("CREATE", 1) + stream_calls("DELETE", 1)) * 5_000, 1_000)
 
 
-@attack("20,000 requests to API subjects that do not exist, or hold wildcards", setup=_hundred_thousand)
+@attack("20,000 requests to API subjects that do not exist, or contain wildcards", setup=_hundred_thousand)
 def api_wildcards(victim: Victim) -> None:
     names = (
         "STREAM.INFO.*",
@@ -178,7 +178,7 @@ def erase(victim: Victim) -> None:
     ask(victim, [_call(subject, b'{"seq":%d}' % (5 * number + 2)) for number in range(20_000)], 1_000)
 
 
-@attack("2,000 purges by filter and by keep", setup=_hundred_thousand)
+@attack("2,000 purges with `filter` and `keep`", setup=_hundred_thousand)
 def purge_loop(victim: Victim) -> None:
     subject = f"$JS.API.STREAM.PURGE.{STREAM}"
     bodies = [b'{"filter":"load.%08d","keep":1}' % (number % 1_000) for number in range(1_000)]

@@ -123,7 +123,7 @@ def connect_storm(victim: Victim) -> None:
     victim.count(10_000, served)
 
 
-@attack("9,000 clients at once, and all leave at once", wait_ms=100)
+@attack("9,000 clients that connect at once, and leave at once", wait_ms=100)
 def connect_crowd(victim: Victim) -> None:
     clients = [victim.raw(b'CONNECT {"verbose":false}\r\nPING\r\n') for _ in range(9_000)]
     victim.drive(clients, lambda: all(client.pongs for client in clients))

@@ -38,7 +38,7 @@ def new_subjects(victim: Victim) -> None:
     victim.count(1, int(client.fence()))
 
 
-@attack("2 million publishes to distinct subjects with a subscriber of everything")
+@attack("2 million publishes to distinct subjects with a subscriber to all subjects")
 def new_subjects_heard(victim: Victim) -> None:
     listener = victim.raw(b'CONNECT {"verbose":false}\r\nSUB > 1\r\nPING\r\n')
     listener.run(lambda: listener.pongs > 0)
@@ -50,7 +50,7 @@ def new_subjects_heard(victim: Victim) -> None:
     victim.count(2_000_000, listener.count)
 
 
-@attack("a disconnect with 300,000 subscriptions")
+@attack("the disconnect of a client with 300,000 subscriptions")
 def disconnect_subs(victim: Victim) -> None:
     client = victim.client()
     client.send(b"".join(b"SUB s.%d.a.b %d\r\n" % (number, number + 2) for number in range(300_000)))
@@ -75,7 +75,7 @@ def wildcard_matches(victim: Victim) -> None:
     victim.count(1, int(publisher.pongs > 1))
 
 
-@attack("subscribe and unsubscribe 200,000 times while another publishes to these subjects")
+@attack("200,000 subscribes and unsubscribes while another client publishes to these subjects")
 def sub_unsub(victim: Victim) -> None:
     client, publisher = victim.client(), victim.client()
     for start in range(0, 200_000, 2_000):
@@ -99,7 +99,7 @@ def queue_groups(victim: Victim) -> None:
     victim.count(2_000_000, client.count)
 
 
-@attack("5 million PINGs in one go, the PONGs read late")
+@attack("5 million PINGs at once from a client that reads the PONGs late")
 def ping_flood(victim: Victim) -> None:
     client = victim.client()
     client.reads = False
@@ -110,7 +110,7 @@ def ping_flood(victim: Victim) -> None:
     victim.count(1, int(client.pongs > 5_000_000 or client.closed))
 
 
-@attack("200 connections that hold a publish of 1 MB open, one byte missing")
+@attack("200 connections that send a publish of 1 MB without its last byte")
 def half_frames(victim: Victim) -> None:
     clients = victim.clients(200)
     frame = b"PUB held 1048576\r\n" + b"x" * 1_048_575
@@ -133,7 +133,7 @@ def byte_by_byte(victim: Victim) -> None:
     victim.count(len(clients), sum(client.pongs > 1 for client in clients))
 
 
-@attack("messages with 60 MB of headers, a million lines", config=BIG_PAYLOAD)
+@attack("messages with 60 MB of headers in a million lines", config=BIG_PAYLOAD)
 def header_bomb(victim: Victim) -> None:
     block = b"NATS/1.0\r\n" + b"".join(b"X-%07d: %s\r\n" % (n, b"v" * 47) for n in range(1_000_000)) + b"\r\n"
     client = victim.client()
@@ -144,7 +144,7 @@ def header_bomb(victim: Victim) -> None:
     victim.count(4, client.count)
 
 
-@attack("endless control lines: 100 clients, 64 kB without a line end each")
+@attack("100 clients that each send 64 kB without a line end")
 def long_lines(victim: Victim) -> None:
     clients = victim.clients(100)
     for client in clients:
@@ -153,7 +153,10 @@ def long_lines(victim: Victim) -> None:
     victim.count(len(clients), sum(client.closed for client in clients))
 
 
-@attack("40 readers of 100 wildcards each that never read, 400 MB published", config="max_pending: 8MB\n")
+@attack(
+    "40 subscribers to 100 wildcards each that never read, while 400 MB are published",
+    config="max_pending: 8MB\n",
+)
 def slow_readers(victim: Victim) -> None:
     subs = b"".join(b"SUB s.*.%s %d\r\n" % (b"*" if n % 2 else b">", n + 2) for n in range(100))
     readers = victim.clients(40)

@@ -31,13 +31,13 @@ def short_pulls(victim: Victim) -> None:
     victim.count(20_000, client.ask(calls))
 
 
-@attack("100,000 pulls of one message without wait, pipelined", setup=_with_consumer)
+@attack("100,000 pulls of one message with `no_wait`, pipelined", setup=_with_consumer)
 def pull_flood(victim: Victim) -> None:
     client = victim.client()
     victim.count(100_000, client.ask([client.call(NEXT, b'{"batch":1,"no_wait":true}')] * 100_000))
 
 
-@attack("300,000 acks with tokens of nobody", setup=_with_consumer)
+@attack("300,000 acks with invalid tokens", setup=_with_consumer)
 def unknown_acks(victim: Victim) -> None:
     client = victim.client()
     subject = b"PUB $JS.ACK.NATSLOAD.c.%d.%d.%d.1700000000000000000.0 4\r\n+ACK\r\n"
@@ -47,7 +47,7 @@ def unknown_acks(victim: Victim) -> None:
     victim.count(1, int(client.fence()))
 
 
-@attack("NAKs with a delay of 1 ms on everything delivered, for 5 s", setup=_with_consumer)
+@attack("a NAK with a delay of 1 ms for every delivery, for 5 s", setup=_with_consumer)
 def nak_loop(victim: Victim) -> None:
     client = victim.client()
     end = time.monotonic() + 5
@@ -65,7 +65,7 @@ def nak_loop(victim: Victim) -> None:
 
 
 @attack(
-    "50,000 messages whose ack_wait of 10 ms ends again and again, for 5 s",
+    "50,000 messages whose ack_wait of 10 ms expires again and again, for 5 s",
     setup=lambda v: v.fill(50_000, 10),
 )
 def redelivery(victim: Victim) -> None:
@@ -112,7 +112,7 @@ def watchers(victim: Victim) -> None:
     victim.count(30 * 100_001, sum(min(client.count, 100_001) for client in clients))
 
 
-@attack("an object of 200,000 chunks of one byte, and its purge")
+@attack("an object of 200,000 chunks of one byte, then its purge")
 def tiny_chunks(victim: Victim) -> None:
     victim.stream("OBJ_o", ["$O.o.C.>", "$O.o.M.>"], allow_rollup_hdrs=True, discard="new", allow_direct=True)
     client = victim.client()

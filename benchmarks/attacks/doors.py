@@ -162,7 +162,7 @@ def tls_left(victim: Victim) -> None:
 
 
 # -- upgrades ------------------------------------------------------------------------------------------------------
-@attack("1,000 half upgrade requests", config=WEBSOCKET)
+@attack("1,000 incomplete upgrade requests", config=WEBSOCKET)
 def ws_half_upgrade(victim: Victim) -> None:
     _until_closed(victim, _connected(victim, 1_000, UPGRADE[:-2]))
 
@@ -181,7 +181,7 @@ def ws_upgrades(victim: Victim) -> None:
 
 
 # -- frames --------------------------------------------------------------------------------------------------------
-@attack("40 messages of WebSocket that inflate to 256 MB", config=WEBSOCKET)
+@attack("40 WebSocket messages that inflate to 256 MB", config=WEBSOCKET)
 def ws_bomb(victim: Victim) -> None:
     clients = _upgraded(victim, 40, b"")
     bomb = _frame(_packed(BOMB_SIZE, b"PUB a 250000000\r\n"), FIN | RSV1 | BINARY)
@@ -190,7 +190,7 @@ def ws_bomb(victim: Victim) -> None:
     _until_closed(victim, clients)
 
 
-@attack("10 messages of WebSocket with a million blocks that hold nothing", config=WEBSOCKET)
+@attack("10 WebSocket messages with a million empty compressed blocks", config=WEBSOCKET)
 def ws_empty_blocks(victim: Victim) -> None:
     clients = _upgraded(victim, 10)
     blocks = _frame(b"\x00\x00\x00\xff\xff" * 1_000_000 + b"\x00", FIN | RSV1 | BINARY)
@@ -205,7 +205,7 @@ def ws_empty_blocks(victim: Victim) -> None:
     victim.count(len(clients), sum(answered()))
 
 
-@attack("500 half frames that claim a terabyte", config=WEBSOCKET)
+@attack("500 incomplete frames that claim a length of a terabyte", config=WEBSOCKET)
 def ws_half_frames(victim: Victim) -> None:
     clients = _upgraded(victim, 500)
     for client in clients:
@@ -235,7 +235,7 @@ def ws_fragments(victim: Victim) -> None:
     victim.count(len(clients), sum(client.sent and not client.closed for client in clients))
 
 
-@attack("500,000 pings of WebSocket by a client that does not read", config=WEBSOCKET)
+@attack("500,000 WebSocket pings from a client that does not read", config=WEBSOCKET)
 def ws_pings(victim: Victim) -> None:
     (client,) = _upgraded(victim, 1)
     client.reads = False
@@ -244,7 +244,7 @@ def ws_pings(victim: Victim) -> None:
     victim.count(1, int(victim.client().fence()))
 
 
-@attack("50 subscribers over WebSocket that do not read, and 128 MB for each", config=WEBSOCKET)
+@attack("50 WebSocket subscribers that do not read, and 128 MB for each", config=WEBSOCKET)
 def ws_deaf(victim: Victim) -> None:
     clients = _upgraded(victim, 50, LOGIN + b"SUB a 1\r\nPING\r\n")
     victim.linger(clients, 0.5)
@@ -257,7 +257,7 @@ def ws_deaf(victim: Victim) -> None:
     victim.linger(clients, 1.0)
 
 
-@attack("one message of 500 KB to 300 subscribers over WebSocket, compressed, 10 times", config=WEBSOCKET)
+@attack("10 compressed messages of 500 KB to 300 WebSocket subscribers", config=WEBSOCKET)
 def ws_fanout(victim: Victim) -> None:
     clients = _upgraded(victim, 300, LOGIN + b"SUB a 1\r\nPING\r\n")
     victim.linger(clients, 0.5)
@@ -273,7 +273,7 @@ def ws_fanout(victim: Victim) -> None:
 
 
 @attack(
-    "100 subscribers over WebSocket with their own subjects, compressed, 1.4 MB in messages of 7 KB each",
+    "100 WebSocket subscribers with their own subjects, each of which gets 1.4 MB in compressed messages of 7 KB",
     config=WEBSOCKET,
 )
 def ws_own(victim: Victim) -> None:
@@ -293,7 +293,7 @@ def ws_own(victim: Victim) -> None:
     victim.count(100, sum(client.bytes_in > size for client, size in zip(clients, before, strict=True)))
 
 
-@attack("500 clients that send a byte of a frame at a time", config=WEBSOCKET)
+@attack("500 clients that send frames byte by byte", config=WEBSOCKET)
 def ws_slow(victim: Victim) -> None:
     clients = _upgraded(victim, 500, b"")
     for byte in _frame(LOGIN + b"PING\r\n"):
@@ -317,7 +317,7 @@ def _dribble(victim: Victim, header: bytes, count: int, piece: int) -> list[Clie
     return clients
 
 
-@attack("1,000 PROXY headers, a byte at a time, that do not end", config=PROXIED)
+@attack("1,000 PROXY headers that are sent byte by byte and do not end", config=PROXIED)
 def proxy_dribble(victim: Victim) -> None:
     _until_closed(victim, _dribble(victim, b"PROXY TCP4 192.0.2.1 192.0.2.2 1234", 1_000, 1))
 
@@ -358,7 +358,9 @@ def jwt_issuers(victim: Victim) -> None:
     _refused(victim, 4_000, b"CONNECT " + json.dumps(fields).encode() + b"\r\n")
 
 
-@attack("4,000 logins with a good token, which leave at once", config=OPERATORS, connect=QUIET_BEARER)
+@attack(
+    "4,000 clients that log in with a valid token and leave at once", config=OPERATORS, connect=QUIET_BEARER
+)
 def jwt_visits(victim: Victim) -> None:
     for _ in range(20):
         clients = [victim.raw(QUIET_BEARER + b"PING\r\n") for _ in range(200)]

@@ -51,12 +51,12 @@ def _pipelined(victim: Victim, requests: list[bytes]) -> int:
     return answered
 
 
-@attack("5,000 GET /varz in one go")
+@attack("5,000 requests GET /varz at once")
 def varz_pipelined(victim: Victim) -> None:
     victim.count(5_000, _pipelined(victim, [_get("/varz")] * 5_000))
 
 
-@attack("100 GET /jsz with every option and 2,000 streams", setup=two_thousand_streams)
+@attack("100 requests GET /jsz with every option and 2,000 streams", setup=two_thousand_streams)
 def jsz_pipelined(victim: Victim) -> None:
     path = "/jsz?accounts=1&streams=1&consumers=1&config=1&raft=1&limit=5000"
     victim.count(100, _pipelined(victim, [_get(path)] * 100))
@@ -104,7 +104,7 @@ def _open(client: socket.socket) -> bool:
         return False
 
 
-@attack("150 HTTP clients that pipeline and never read, and one that asks")
+@attack("150 HTTP clients that pipeline requests and never read the answers, and one that reads")
 def http_deaf(victim: Victim) -> None:
     clients = [_connect(victim) for _ in range(150)]
     for client in clients:
@@ -118,7 +118,7 @@ def http_deaf(victim: Victim) -> None:
         client.close()
 
 
-@attack("HTTP byte by byte on 300 connections")
+@attack("HTTP requests sent byte by byte on 300 connections")
 def http_slow(victim: Victim) -> None:
     clients = [_connect(victim) for _ in range(300)]
     for byte in _get("/healthz"):
@@ -132,7 +132,7 @@ def http_slow(victim: Victim) -> None:
     victim.count(len(clients), answered)
 
 
-@attack("queries of 5,000 digits, bad escapes and redirects to other hosts")
+@attack("HTTP queries with 5,000 digits, bad escapes and redirects to other hosts")
 def http_queries(victim: Victim) -> None:
     digits = "9" * 5_000
     queries = ("connz?limit=", "connz?cid=", "jsz?streams=1&limit=", "subsz?offset=")

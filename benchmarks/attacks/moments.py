@@ -48,7 +48,7 @@ def _one_million(victim: Victim) -> None:
     victim.fill(MILLION, 1_000)
 
 
-@attack("max_age that ends a million messages at once", setup=_one_million)
+@attack("a million messages that expire at once because of max_age", setup=_one_million)
 def expiry(victim: Victim) -> None:
     client = victim.client()
     victim.count(
@@ -58,7 +58,7 @@ def expiry(victim: Victim) -> None:
 
 
 @attack(
-    "200,000 messages whose own TTL ends in the same second",
+    "200,000 messages whose TTLs end in the same second",
     setup=lambda v: v.stream("T", ["t.>"], allow_msg_ttl=True),
 )
 def ttl_together(victim: Victim) -> None:
@@ -68,7 +68,10 @@ def ttl_together(victim: Victim) -> None:
     victim.count(1, int(_until(victim, client, "$JS.API.STREAM.INFO.T", _empty)))
 
 
-@attack("100 direct gets of the last of 1,000 subjects each, and 10 of all", setup=million_subjects)
+@attack(
+    "100 direct gets of the last messages of 1,000 subjects each, and 10 of all subjects",
+    setup=million_subjects,
+)
 def multi_last(victim: Victim) -> None:
     client = victim.client()
     some = ",".join(f'"load.{number:08}"' for number in range(1_000))
@@ -81,7 +84,7 @@ def multi_last(victim: Victim) -> None:
 
 
 @attack(
-    "1,000 gets by wildcards that match no message, or the last, of a million subjects",
+    "1,000 gets in a million subjects, with wildcards that match no subject or the last one",
     setup=million_subjects,
 )
 def wildcard_gets(victim: Victim) -> None:
@@ -96,7 +99,7 @@ def wildcard_gets(victim: Victim) -> None:
     victim.count(1_000, client.ask(calls))
 
 
-@attack("100 consumers that start at the last of each of a million subjects", setup=million_subjects)
+@attack("100 consumers that start at the last message of each of a million subjects", setup=million_subjects)
 def last_per_subject(victim: Victim) -> None:
     client = victim.client()
     config = {"ack_policy": "explicit", "deliver_policy": "last_per_subject", "filter_subject": "load.>"}
@@ -161,7 +164,7 @@ def acks_reversed(victim: Victim) -> None:
 
 
 @attack(
-    "5,000 ephemeral consumers whose inactive_threshold ends at once",
+    "5,000 ephemeral consumers whose inactive_threshold expires at once",
     setup=lambda v: v.stream(STREAM, ["load.>"], max_consumers=100_000),
 )
 def consumers_expire(victim: Victim) -> None:
@@ -224,7 +227,9 @@ def _deduplicating(victim: Victim) -> None:
         client.ask(calls, 4_000)
 
 
-@attack("a duplicate window of 500,000 ids that is cut to 100 ms, then STREAM.DELETE", setup=_deduplicating)
+@attack(
+    "a duplicate window of 500,000 ids that is reduced to 100 ms, then STREAM.DELETE", setup=_deduplicating
+)
 def ids_forgotten(victim: Victim) -> None:
     client = victim.client()
     victim.count(1, client.ask([client.call(UPDATE, _config(duplicate_window=100_000_000))]))
@@ -233,7 +238,7 @@ def ids_forgotten(victim: Victim) -> None:
 
 
 @attack(
-    "2,000 consumers of a work queue, none of which may overlap",
+    "2,000 consumers of a work queue, whose filters may not overlap",
     setup=lambda v: v.stream(STREAM, ["load.>"], retention="workqueue", max_consumers=100_000),
     undo=_delete(STREAM),
 )
@@ -279,7 +284,7 @@ def _holes(victim: Victim) -> None:
     victim.demand(client, f"$JS.API.STREAM.PURGE.{STREAM}", {"filter": "load.00000001"})
 
 
-@attack("20 STREAM.INFO with 200,000 deleted sequences each", setup=_holes)
+@attack("20 STREAM.INFO that list 200,000 deleted sequences each", setup=_holes)
 def deleted_details(victim: Victim) -> None:
     client = victim.client()
     victim.count(20, client.ask([client.call(INFO, b'{"deleted_details":true}')] * 20, 2))

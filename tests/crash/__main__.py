@@ -20,13 +20,18 @@ def main() -> int:
     parser.add_argument("--server", choices=("ours", "peer"), default="ours")
     parser.add_argument("--mode", choices=("default", "always", "5s", "2s"), default="default")
     parser.add_argument(
-        "--cycles", type=int, default=0, help="how many cases, cycles or crashes; damage: a sample"
+        "--cycles",
+        type=int,
+        default=0,
+        help="number of cases, cycles or crashes; damage: the size of a sample",
     )
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--process", action="store_true", help="damage: real processes for ours too")
-    parser.add_argument("--part", default="1/1", help="damage: this part of the cases, such as 2/4")
-    parser.add_argument("--begin", type=int, default=0, help="damage: go on behind so many cases of the part")
-    parser.add_argument("--store", choices=("stopped", "killed"), help="damage: of one store only")
+    parser.add_argument(
+        "--process", action="store_true", help="damage: test our server in real processes too"
+    )
+    parser.add_argument("--part", default="1/1", help="damage: test only this part of the cases, such as 2/4")
+    parser.add_argument("--begin", type=int, default=0, help="damage: skip this number of cases of the part")
+    parser.add_argument("--store", choices=("stopped", "killed"), help="damage: test only this store")
     parser.add_argument("--dir", type=Path, help="scratch directory; a temporary one is the default")
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     args = parser.parse_args()

@@ -78,16 +78,28 @@ def refused(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
             ["validate", "A", "lake", "-o", "stream=B"],
             "option stream: the stream is named beside the other keys",
         ),
-        (["validate", "A", "lake", "-s", "x", "-o", "servers=y"], "--server and option servers say the same"),
+        (
+            ["validate", "A", "lake", "-s", "x", "-o", "servers=y"],
+            "--server and option servers have the same",
+        ),
         (["validate", "A", "lake", "-o", "endingTimestamp=5"], "option endingTimestamp is not allowed in an"),
         (["validate", "A", "lake", "-o", "subjects=a", "-o", "Subjects=b"], "option Subjects is given twice"),
-        (["validate", "-c", "x.toml", "--format", "delta"], "--format stands in x.toml; leave it out"),
+        (
+            ["validate", "-c", "x.toml", "--format", "delta"],
+            "--format cannot be given with -c; set it in x.toml",
+        ),
         (
             ["status", "-c", "x.toml", "--rows-per-file", "5"],
-            "--rows-per-file stands in x.toml; leave it out",
+            "--rows-per-file cannot be given with -c; set it in x.toml",
         ),
-        (["explain", "-c", "x.toml", "--master", "local"], "--master stands in x.toml; leave it out"),
-        (["submit-args", "-c", "x.toml", "--format", "delta"], "--format stands in x.toml; leave it out"),
+        (
+            ["explain", "-c", "x.toml", "--master", "local"],
+            "--master cannot be given with -c; set it in x.toml",
+        ),
+        (
+            ["submit-args", "-c", "x.toml", "--format", "delta"],
+            "--format cannot be given with -c; set it in x.toml",
+        ),
         (
             ["compact", "A", "lake", "-s", "x"],
             "option servers is not allowed in compact: files are merged without",

@@ -71,7 +71,7 @@ def test_two_names_of_one_option_are_refused(other: str) -> None:
         OptionError, match=r"(?i)options maxRowsPerTrigger and maxOffsetsPerTrigger say the same"
     ):
         parsed(maxRowsPerTrigger="5", **{other: "5"})
-    with pytest.raises(OptionError, match="options subject and topic say the same thing twice"):
+    with pytest.raises(OptionError, match="options subject and topic have the same meaning"):
         parse_sink_options({"stream": "S", "subject": "a", "topic": "b"})
 
 

@@ -113,7 +113,7 @@ def test_a_bad_address_is_refused_without_its_password() -> None:
         ({"tls.cert": "c"}, "tls.cert is given without tls.key"),
         ({"tls.key": "k"}, "tls.key is given without tls.cert"),
         ({"password": "env:P"}, "password is given without user"),
-        ({"jsDomain": "hub", "apiPrefix": "$JS.hub.API"}, "say the same thing twice"),
+        ({"jsDomain": "hub", "apiPrefix": "$JS.hub.API"}, "have the same meaning"),
         ({"minRowsPerTrigger": "9", "maxRowsPerTrigger": "8"}, "minRowsPerTrigger=9 is above"),
         ({"maxTriggerDelay": "1m"}, "maxTriggerDelay is given without minRowsPerTrigger"),
         ({"startingTimestamp": "2", "endingTimestamp": "1"}, "is after endingTimestamp"),

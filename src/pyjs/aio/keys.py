@@ -138,11 +138,11 @@ class TlsKeys(TypedDict, total=False):
     verify: bool
     """Require a certificate from clients."""
     verify_and_map: bool
-    """Require a certificate from clients, which also selects the user."""
+    """Require a certificate from clients; it also selects the user."""
     timeout: Duration | float
     """Maximum time for the handshake; a number is in seconds."""
     handshake_first: bool | Duration
-    """Begin TLS before INFO: `true`, `false`, or the time to wait for the client; `auto`: 50ms."""
+    """Begin TLS before INFO: `true`, `false`, or how long INFO waits for a handshake; `auto`: 50ms."""
     connection_rate_limit: int
     """Maximum number of handshakes per second; 0: no limit."""
     pinned_certs: str | Sequence[str]
@@ -232,17 +232,17 @@ class ClusterKeys(TypedDict, total=False):
     port: int
     """The port for other servers; -1: any free port."""
     routes: Sequence[str] | str
-    """Addresses of other servers; through any one that runs, this server finds the others."""
+    """Addresses of other servers; one running server is enough to find all others."""
     authorization: ClusterAuthorizationKeys
     """The login that other servers need."""
     tls: TlsKeys
-    """This server's certificate for routes, and the authority that signed those of the other servers."""
+    """This server's certificate for routes, and the authority that signed other servers' certificates."""
     advertise: str
     """host:port at which other servers reach this one."""
     no_advertise: bool
     """Do not send the addresses of the other servers to clients."""
     connect_retries: int
-    """Minimum number of attempts, in at least ten minutes, to reach a server that is not in `routes`."""
+    """Minimum number of attempts to reach a server not in `routes`; they last at least ten minutes."""
 
 
 class ProxyKeys(TypedDict, total=False):
@@ -419,9 +419,9 @@ class JetStreamBatchKeys(TypedDict, total=False):
     """The block `batch`."""
 
     max_inflight_per_stream: int
-    """Maximum number of open atomic batches of a stream, and of open fast ones (default: 1000)."""
+    """Maximum number of open atomic batches of a stream; also of fast batches (default: 1000)."""
     max_inflight_total: int
-    """Maximum number of open atomic batches of the server, and of open fast ones (default: 50000)."""
+    """Maximum number of open atomic batches of the server; also of fast batches (default: 50000)."""
     max_msgs: int
     """Maximum number of messages in an atomic batch."""
     timeout: Duration
@@ -471,7 +471,7 @@ class JetStreamKeys(TypedDict, total=False):
     domain: str
     """The JetStream domain of this server."""
     unique_tag: str
-    """A prefix of server tags: the servers of a stream have different tags with this prefix."""
+    """A tag prefix; the replicas of a stream are on servers with different tags of this prefix."""
     spread_workers: bool
     """With `workers`: distribute new streams among all workers; `false`: the first has all streams."""
     strict: bool
@@ -542,7 +542,7 @@ class ConfigKeys(TypedDict, total=False):
     http_base_path: str
     """The prefix of the paths of the monitoring pages."""
     http_authorization: HttpAuthorizationKeys
-    """The login that the monitoring pages need; without it they are open."""
+    """The login for the monitoring pages; without this block, everyone can read them."""
     max_payload: int
     """Maximum size of a message (headers and payload) in bytes; -1: no limit."""
     max_pending: int
@@ -554,7 +554,7 @@ class ConfigKeys(TypedDict, total=False):
     max_subscriptions: int
     """Maximum number of subscriptions of one connection; 0 and -1: no limit."""
     max_sub_tokens: int
-    """Maximum number of tokens in the subject of a subscription; default: no limit."""
+    """Maximum number of tokens in the subject of a subscription; 0: no limit."""
     ping_interval: Duration
     """The time between two pings of a connection."""
     ping_max: int
@@ -594,7 +594,7 @@ class ConfigKeys(TypedDict, total=False):
     mappings: Mapping[str, str | MapDestinationKeys | Sequence[MapDestinationKeys]]
     """New subjects for messages that clients of the global account publish."""
     system_account: str
-    """The account of the server's own events and requests."""
+    """The account for events of the server and requests to it."""
     no_system_account: bool
     """Turn the system account off."""
     operator: str | Sequence[str]

@@ -139,14 +139,14 @@ JETSTREAM_BATCH = Table(
         Key(
             "max_inflight_per_stream",
             INT,
-            "Maximum number of open atomic batches of a stream, and of open fast ones (default: 1000).",
+            "Maximum number of open atomic batches of a stream; also of fast batches (default: 1000).",
             check=_or_default,
             zero_is_default=True,
         ),
         Key(
             "max_inflight_total",
             INT,
-            "Maximum number of open atomic batches of the server, and of open fast ones (default: 50000).",
+            "Maximum number of open atomic batches of the server; also of fast batches (default: 50000).",
             check=_or_default,
             zero_is_default=True,
         ),
@@ -277,7 +277,7 @@ JETSTREAM = Table(
         Key(
             "unique_tag",
             Kind("string", read_lower, "str"),
-            "A prefix of server tags: the servers of a stream have different tags with this prefix.",
+            "A tag prefix; the replicas of a stream are on servers with different tags of this prefix.",
         ),
         Key(
             "spread_workers",

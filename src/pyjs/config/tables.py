@@ -259,7 +259,7 @@ TOP = Table(
         Key(
             "http_authorization",
             HTTP_LOGIN_BLOCK,
-            "The login that the monitoring pages need; without it they are open.",
+            "The login for the monitoring pages; without this block, everyone can read them.",
             attrs=("monitoring.login",),
         ),
         Key(
@@ -307,7 +307,7 @@ TOP = Table(
         Key(
             "max_sub_tokens",
             INT,
-            "Maximum number of tokens in the subject of a subscription; default: no limit.",
+            "Maximum number of tokens in the subject of a subscription; 0: no limit.",
             ("max_subscription_tokens",),
             Between(1, 255, "use a number from 1 to 255, or leave it out for no limit"),
             attrs=("limits.max_sub_tokens",),
@@ -432,7 +432,7 @@ TOP = Table(
         Key(
             "system_account",
             STRING,
-            "The account of the server's own events and requests.",
+            "The account for events of the server and requests to it.",
             ("system",),
             zero_is_default=True,
         ),

@@ -144,7 +144,7 @@ TLS = Table(
             "The file of authorities that may sign clients' certificates; empty: the machine's authorities.",
         ),
         Key("verify", BOOL, "Require a certificate from clients."),
-        Key("verify_and_map", BOOL, "Require a certificate from clients, which also selects the user."),
+        Key("verify_and_map", BOOL, "Require a certificate from clients; it also selects the user."),
         Key(
             "timeout",
             Kind("duration", _read_timeout, "Duration | float"),
@@ -154,7 +154,7 @@ TLS = Table(
         Key(
             "handshake_first",
             Kind("bool, auto or duration", _read_handshake_first, "bool | Duration"),
-            "Begin TLS before INFO: `true`, `false`, or the time to wait for the client; `auto`: 50ms.",
+            "Begin TLS before INFO: `true`, `false`, or how long INFO waits for a handshake; `auto`: 50ms.",
             ("first", "immediate"),
             attrs=("handshake_first_ns",),
         ),

@@ -1,4 +1,4 @@
-"""Keys of nats-server 2.15 that are refused by name because they have no effect on this server.
+"""Keys of nats-server 2.15 that are refused by name because they would have no effect on this server.
 
 Data only. Each key has one row, with all its names and the reason that the error gives. When code makes a key
 effective, its row moves to the table of its block.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from pyjs.config.table import Unsupported
 
 _NO_OCSP = "the server does not request the status of certificates"
-_ONE_CLUSTER = "a cluster is not connected to other clusters"
+_ONE_CLUSTER = "clusters cannot be connected to each other"
 _ATTEMPTS = "one in sixty failed attempts to reach another server is logged"
 _NO_QUEUE = "a publisher that outruns its stream is slowed down; messages do not queue up"
 _OWN_LOG = "the metadata is in the same log as the streams, and is compacted with it"
@@ -24,7 +24,8 @@ TOP = (
     Unsupported(("ocsp",), _NO_OCSP),
     Unsupported(("ocsp_cache",), _NO_OCSP),
     Unsupported(
-        ("resolver_tls",), "the certificate of an account server is checked with the machine's authorities"
+        ("resolver_tls",),
+        "the certificate of an HTTP resolver is checked with the machine's certificate authorities",
     ),
     Unsupported(("syslog",), "logs go to `log_file` or standard error"),
     Unsupported(("remote_syslog",), "logs go to `log_file` or standard error"),

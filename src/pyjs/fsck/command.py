@@ -27,17 +27,17 @@ if TYPE_CHECKING:
 USAGE = """\
 Usage: pyjs-server fsck [--repair] [--json] [--quiet] [--key-file FILE] [--prev-key-file FILE] STORE_DIR
 
-Checks every file of a store directory: checksums, chains, index files, metadata, consumers. STORE_DIR is what
-`store_dir` says in the configuration, or the directory `jetstream` in it. No server may work on it meanwhile.
-Nothing is changed without --repair.
+Checks every file of a store directory: checksums, chains, index files, metadata, consumers. STORE_DIR is the
+value of `store_dir` in the configuration, or the directory `jetstream` inside it. Stop the server that uses it first.
+Without --repair, nothing is changed.
 
-    --repair    repair what can be repaired; what is replaced stays beside it as .damaged-...
+    --repair    repair damaged files; each replaced file is renamed to .damaged-... in its directory
     --json      print the report as JSON
-    --quiet     print what is damaged only, and no progress
+    --quiet     print only damage, and no progress
     --key-file FILE
-                for encrypted streams: its first line is `key` of the configuration, a second one `prev_key`
+                for encrypted streams: the first line is the `key` of the configuration, a second line the `prev_key`
     --prev-key-file FILE
-                its first line is `prev_key` of the configuration
+                the first line is the `prev_key` of the configuration
 
 Exit codes: 0 clean, 1 damage found or repaired, 2 not checked (no such directory, in use, newer format, key missing
 or wrong)."""

@@ -191,7 +191,7 @@ def create_directory(disk: Disk, directory: str) -> str:
 def remove_directory(disk: Disk, directory: str) -> str:
     """Remove a directory that the next start would remove; return a description of the repair."""
     disk.remove_tree(directory)
-    return f"{directory} is removed, as was begun"
+    return f"{directory} is removed, as a start would do"
 
 
 # -- segments ----------------------------------------------------------------------------------------------

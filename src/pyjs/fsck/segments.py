@@ -400,7 +400,7 @@ class MessagesCheck:
             if name in segments:
                 continue
             if name.startswith(DAMAGED):
-                self._report.find(NOTE, path, "set aside: no start looks at it")
+                self._report.find(NOTE, path, "set aside: a start ignores it")
             elif suffix == "idx":
                 continue
             elif suffix == "seg.new" and stem.isdigit():
@@ -410,7 +410,7 @@ class MessagesCheck:
                     what = "this replica lacks messages; the server gets them from the others"
                     self._report.find(NOTE, path, what)
             elif name not in (COPIED, ".probe"):
-                self._report.find(NOTE, path, "no file of this server")
+                self._report.find(NOTE, path, "not a file of this server")
 
     def _settle(self) -> None:
         """Determine which messages are live and which are lost; fill the totals of the report."""

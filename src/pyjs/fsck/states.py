@@ -51,8 +51,8 @@ META_FILE = re.compile(r"meta\.(a|b|tmp)")
 DELIVERED, ACKED, ACKED_ALL, EXHAUSTED, TERMINATED, ACKED_PENDING = 1, 2, 3, 8, 10, 11
 REPLAY_MIN = 4096  # minimum for the number of steps allowed when a consumer's log is replayed
 SEQ_MAX = 2**64 - 2
-SET_ASIDE = "set aside: no start looks at it"
-STRANGER = "no file of this server"
+SET_ASIDE = "set aside: a start ignores it"
+STRANGER = "not a file of this server"
 NAMES = ("msgs", "window.tmp", "consumers", "consumers.a", "consumers.b", "consumers.tmp")
 
 
@@ -173,7 +173,7 @@ class StatesCheck:
             self._report.find(UNCHECKED, directory, str(NewerState(str(error))))
             return
         except NONSENSE as error:
-            what = f"its state is no state: {error}; the consumer begins again at the first message"
+            what = f"its state is invalid: {error}; the consumer begins again at the first message"
             finding = self._report.find(DAMAGE, directory, what)
             finding.mend = partial(set_state_aside, self._disk, directory)
             return
@@ -236,7 +236,7 @@ class StatesCheck:
                     int(seq), str(ident)
                 at = int(values["at"])
         except NONSENSE as error:
-            what = f"they are no positions: {error}; they are read from messages"
+            what = f"its positions are invalid: {error}; they are read from messages"
             finding = self._report.find(DAMAGE, directory, what)
             finding.mend = partial(set_state_aside, self._disk, directory)
             return

@@ -328,7 +328,7 @@ BULK_NOT_ALLOWED = _code(
 BULK_OTHER_STREAM = _code(
     20002,
     404,
-    "stream {stream} was created {created}, not {wanted}: it was re-created, read it from its first message",
+    "stream {stream} was created {created}, not {wanted}: it was re-created; read it from its first message",
 )
 BULK_BAD_REQUEST = _code(20003, 400, "bad bulk read: {err}")
 STREAM_MESSAGES_LOST = _code(

@@ -118,7 +118,7 @@ class StreamConfig(Options):
     )
     mirror: StreamSource | None = Field(
         default=None,
-        description="The stream that this stream copies, with its sequences; an update can only remove it.",
+        description="The stream that this stream copies, with the same sequences; an update can only remove it.",
     )
     sources: list[StreamSource] = Field(
         default_factory=list, description="Streams whose messages are copied."
@@ -196,7 +196,7 @@ class ConsumerConfig(Options):
     opt_start_time: Time | None = Field(default=None, description="The time to start at.")
     ack_policy: Literal["none", "all", "explicit", "flow_control"] = Field(
         default="none",
-        description="The required acknowledgements; with `all`, one also covers all earlier messages.",
+        description="The required acknowledgements; with `all`, each one also covers all earlier messages.",
     )
     ack_wait: Duration = Field(
         default=0, description="Time after which a delivery without acknowledgement is repeated; 0: 30s."
@@ -223,7 +223,7 @@ class ConsumerConfig(Options):
     max_waiting: Int = Field(default=0, description="Maximum number of waiting pull requests; 0: 512.")
     max_ack_pending: Int = Field(
         default=0,
-        description="Maximum number of unacknowledged messages; 0: 1000, or the limit that applies; -1: no limit.",
+        description="Maximum number of unacknowledged messages; 0: the stream's limit, else at most 1000; -1: no limit.",
     )
     flow_control: bool = Field(default=False, description="Wait for a push client that falls behind.")
     headers_only: bool = Field(default=False, description="Deliver headers and sizes without payloads.")

@@ -169,14 +169,14 @@ class TlsOptions(Options):
     )
     verify: bool | None = Field(default=None, description="Require a certificate from clients.")
     verify_and_map: bool | None = Field(
-        default=None, description="Require a certificate from clients, which also selects the user."
+        default=None, description="Require a certificate from clients; it also selects the user."
     )
     timeout: Duration | float | None = Field(
         default=None, description="Maximum time for the handshake; a number is in seconds."
     )
     handshake_first: bool | Duration | None = Field(
         default=None,
-        description="Begin TLS before INFO: `true`, `false`, or the time to wait for the client; `auto`: 50ms.",
+        description="Begin TLS before INFO: `true`, `false`, or how long INFO waits for a handshake; `auto`: 50ms.",
     )
     connection_rate_limit: int | None = Field(
         default=None, description="Maximum number of handshakes per second; 0: no limit."
@@ -293,14 +293,14 @@ class ClusterOptions(Options):
     port: int | None = Field(default=None, description="The port for other servers; -1: any free port.")
     routes: list[str] | str | None = Field(
         default=None,
-        description="Addresses of other servers; through any one that runs, this server finds the others.",
+        description="Addresses of other servers; one running server is enough to find all others.",
     )
     authorization: ClusterAuthorizationOptions | None = Field(
         default=None, description="The login that other servers need."
     )
     tls: TlsOptions | None = Field(
         default=None,
-        description="This server's certificate for routes, and the authority that signed those of the other servers.",
+        description="This server's certificate for routes, and the authority that signed other servers' certificates.",
     )
     advertise: str | None = Field(
         default=None, description="host:port at which other servers reach this one."
@@ -310,7 +310,7 @@ class ClusterOptions(Options):
     )
     connect_retries: int | None = Field(
         default=None,
-        description="Minimum number of attempts, in at least ten minutes, to reach a server that is not in `routes`.",
+        description="Minimum number of attempts to reach a server not in `routes`; they last at least ten minutes.",
     )
 
 
@@ -521,11 +521,11 @@ class JetStreamBatchOptions(Options):
 
     max_inflight_per_stream: int | None = Field(
         default=None,
-        description="Maximum number of open atomic batches of a stream, and of open fast ones (default: 1000).",
+        description="Maximum number of open atomic batches of a stream; also of fast batches (default: 1000).",
     )
     max_inflight_total: int | None = Field(
         default=None,
-        description="Maximum number of open atomic batches of the server, and of open fast ones (default: 50000).",
+        description="Maximum number of open atomic batches of the server; also of fast batches (default: 50000).",
     )
     max_msgs: int | None = Field(default=None, description="Maximum number of messages in an atomic batch.")
     timeout: Duration | None = Field(
@@ -596,7 +596,7 @@ class JetStreamOptions(Options):
     domain: str | None = Field(default=None, description="The JetStream domain of this server.")
     unique_tag: str | None = Field(
         default=None,
-        description="A prefix of server tags: the servers of a stream have different tags with this prefix.",
+        description="A tag prefix; the replicas of a stream are on servers with different tags of this prefix.",
     )
     spread_workers: bool | None = Field(
         default=None,
@@ -686,7 +686,8 @@ class ServerOptions(Options):
         default=None, description="The prefix of the paths of the monitoring pages."
     )
     http_authorization: HttpAuthorizationOptions | None = Field(
-        default=None, description="The login that the monitoring pages need; without it they are open."
+        default=None,
+        description="The login for the monitoring pages; without this block, everyone can read them.",
     )
     max_payload: int | None = Field(
         default=None, description="Maximum size of a message (headers and payload) in bytes; -1: no limit."
@@ -706,7 +707,7 @@ class ServerOptions(Options):
     )
     max_sub_tokens: int | None = Field(
         default=None,
-        description="Maximum number of tokens in the subject of a subscription; default: no limit.",
+        description="Maximum number of tokens in the subject of a subscription; 0: no limit.",
     )
     ping_interval: Duration | None = Field(
         default=None, description="The time between two pings of a connection."
@@ -760,7 +761,7 @@ class ServerOptions(Options):
         default=None, description="New subjects for messages that clients of the global account publish."
     )
     system_account: str | None = Field(
-        default=None, description="The account of the server's own events and requests."
+        default=None, description="The account for events of the server and requests to it."
     )
     no_system_account: bool | None = Field(default=None, description="Turn the system account off.")
     operator: str | list[str] | None = Field(

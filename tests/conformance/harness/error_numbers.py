@@ -71,7 +71,7 @@ NOT_ANSWERED = [
             10064,
             500,
             "snapshot failed: {err}",
-            "sent only if a disk fails; this server then ends the transfer without its last message",
+            "nats-server sends it only if a disk fails; this server then ends the transfer without its last message",
         ),
         (10066, 500, "{err}", TEMPLATES),
         (10067, 500, "{err}", TEMPLATES),
@@ -94,7 +94,7 @@ NOT_ANSWERED = [
         (10087, 400, "consumer max waiting needs to be positive", "negative numbers count as the default"),
         (10092, 400, "consumer direct on a mapped consumer", DEAD),
         (10093, 400, "consumer filter subject is not a valid subset of the interest subjects", DEAD),
-        (10096, 500, "stream not valid", "sent only while the stream is being deleted"),
+        (10096, 500, "stream not valid", "nats-server sends it only while the stream is being deleted"),
         (
             10103,
             400,
@@ -105,19 +105,19 @@ NOT_ANSWERED = [
             10104,
             500,
             "error creating store for consumer: {err}",
-            "sent only if a disk fails; this server then sends 10012",
+            "nats-server sends it only if a disk fails; this server then sends 10012",
         ),
         (
             10105,
             400,
             "consumer already exists and is still active",
-            "sent only if two requests arrive at the same time; otherwise the consumer is updated",
+            "nats-server sends it only if two requests arrive at once; this server handles them in turn",
         ),
         (
             10106,
             400,
             "consumer replacement durable config not the same",
-            "sent only if two requests arrive at the same time; otherwise the consumer is updated",
+            "nats-server sends it only if two requests arrive at once; this server handles them in turn",
         ),
         (10114, 400, "consumer max request batch needs to be > 0", "negative numbers count as the default"),
         (10117, 500, "subject details would exceed maximum allowed", DEAD),
@@ -125,18 +125,18 @@ NOT_ANSWERED = [
             10158,
             409,
             "duplicate message id is in process",
-            "sent only by a cluster of nats-server, while the first message with the id is not stored yet",
+            "only clusters of nats-server send it, while the first message with the id is not stored yet",
         ),
         (10163, 503, "expected last sequence per subject temporarily unavailable", DEAD),
         (
             10167,
             429,
             "too many requests",
-            "sent if the queue of a stream is full; this server has no such queue",
+            "nats-server sends it if the queue of a stream is full; this server has no such queue",
         ),
         (10180, 412, "min last sequence", DEAD),
-        (10181, 400, "consumer ack policy invalid", "other policies are refused earlier, with 10025"),
-        (10182, 400, "consumer replay policy invalid", "other policies are refused earlier, with 10025"),
+        (10181, 400, "consumer ack policy invalid", "unknown policies are refused earlier, with 10025"),
+        (10182, 400, "consumer replay policy invalid", "unknown policies are refused earlier, with 10025"),
         (10202, 400, "cluster member change is in progress", CLUSTER),
         (10224, 400, "JetStream system rescue not applied: {err}", CLUSTER),
         (
@@ -152,14 +152,14 @@ HEAD = """# Errors of the JetStream API
 
 The answer to a refused request contains an error with the `err_code`, `code` and `description` of nats-server 2.15:
 `{"error":{"code":404,"err_code":10059,"description":"stream not found"}}`. In the tables, a name in braces stands for
-a value; `{err}` alone stands for the whole text. The errors from 20001 on exist only in this server.
+a value; `{err}` alone stands for the whole text. Only this server has the errors from 20001 on.
 
-Tests cause each error of the first table on both servers (`tests/conformance/errors.md`). The exceptions are listed,
-with reasons, in `tests/conformance/test_errors.py`.
+Tests provoke each error of the first table on this server and on nats-server (`tests/conformance/errors.md`). The
+exceptions are listed, with reasons, in `tests/conformance/test_errors.py`.
 
 `python -m tests.conformance.harness.error_numbers` writes this page.
 
-## Errors that requests can get
+## Errors that this server sends
 
 | err_code | code | description |
 |---|---|---|

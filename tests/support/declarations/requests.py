@@ -108,7 +108,7 @@ def default_text(option: Option) -> str:
 
 def type_text(kind: Kind) -> str:
     if kind.name == "enum":
-        return ", ".join(f"`{word}`" for word in kind.words)
+        return ", ".join(f"`{word}`" if word else '`""`' for word in kind.words)
     if kind.name == "struct":
         return "object"
     if kind.item is not None:

@@ -115,7 +115,7 @@ def table(path: str, of: Table) -> str:
     lines = ["| Key | Value | Default | R | |", "|---|---|---|---|---|"]
     lines += [_row(path, key) for key in of.keys]
     if of.unsupported:
-        lines += ["", "Refused by name, because they have no effect on this server:", ""]
+        lines += ["", "Refused by name, because they would have no effect on this server:", ""]
         lines += [f"- {_names(*row.names)}: {row.reason}" for row in of.unsupported]
     return "\n".join(lines) + "\n"
 

@@ -177,7 +177,7 @@ def test_foreign_files_are_named_and_stay(root: Path, capsys: pytest.CaptureFixt
     out = capsys.readouterr().out
     assert code == 0
     assert [
-        f"{place.relative_to(root / 'jetstream')}: no file of this server" in out for place in places
+        f"{place.relative_to(root / 'jetstream')}: not a file of this server" in out for place in places
     ] == [True] * 3
     assert [place.read_text() for place in places] == ["mine"] * 3
 

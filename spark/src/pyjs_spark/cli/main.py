@@ -41,7 +41,7 @@ CODES: Mapping[str, int] = {
 OF_FILES = {  # commands for any pipeline that a file defines, or for an archive
     "validate": "check a pipeline without asking a server",
     "explain": "show what the next run would read and write",
-    "status": "show how far a pipeline is, and what it lacks",
+    "status": "show the progress of a pipeline, and what is left to do",
     submit.NAME: submit.TEXT,
 }
 COMMANDS: Mapping[str, str] = {
@@ -132,7 +132,7 @@ def _done(job: Job, command: str, said: argparse.Namespace) -> Outcome:
         return kind.explain(job)
     if command == "status":
         if kind.status is None:
-            raise OptionError(f"status shows how far a pipeline is; {kind.name} leaves nothing to show")
+            raise OptionError(f"status shows stored progress; {kind.name} stores none")
         return kind.status(job)
     sessions.check_installed(job.master)
     start = partial(own_spark, f"{PROGRAM} {kind.name}", job.master, job.spark)
@@ -152,7 +152,7 @@ class _Parser(argparse.ArgumentParser):
     """An argument parser that raises OptionError where argparse would print the usage and exit."""
 
     def error(self, message: str) -> NoReturn:
-        raise OptionError(f"{message}; {self.prog} --help shows how it is written")
+        raise OptionError(f"{message}; {self.prog} --help shows the usage")
 
 
 def _check_command(given: Sequence[str]) -> None:
@@ -184,7 +184,7 @@ def _parser() -> argparse.ArgumentParser:
             _add_running(each)
         if name == "run" or (name in KINDS and KINDS[name].is_watched):
             each.add_argument(
-                "--status-file", metavar="FILE", help="JSON: how far this is, replaced as it goes"
+                "--status-file", metavar="FILE", help="write the progress to FILE as JSON, again and again"
             )
     return parser
 
@@ -192,16 +192,16 @@ def _parser() -> argparse.ArgumentParser:
 def _add_running(parser: argparse.ArgumentParser) -> None:
     """Add the arguments for repeated runs."""
     often = parser.add_mutually_exclusive_group()
-    often.add_argument("--once", action="store_true", help="what there is, then end: the default")
-    often.add_argument("--continuous", action="store_true", help="go on until it is interrupted")
-    parser.add_argument("--every", metavar="TIME", help="how often --continuous looks; default 1m")
+    often.add_argument("--once", action="store_true", help="process what there is, then exit (the default)")
+    often.add_argument("--continuous", action="store_true", help="repeat until interrupted")
+    parser.add_argument("--every", metavar="TIME", help="the interval of --continuous; default 1m")
     parser.add_argument("--dry-run", action="store_true", help="show what a run would do; change nothing")
 
 
 def _check_watched(job: Job, said: argparse.Namespace) -> None:
     """Raise OptionError if --status-file is given for a kind of job that has no status file."""
     if getattr(said, "status_file", None) is not None and not job.kind.is_watched:
-        raise OptionError("--status-file: only archives tell how far they are so; leave it out")
+        raise OptionError("--status-file is only for archives; leave it out")
 
 
 def job_of(said: argparse.Namespace) -> Job:
@@ -222,7 +222,7 @@ def job_of(said: argparse.Namespace) -> Job:
     is_submitted = said.command == submit.NAME  # then `--master` selects the cluster
     for name in given:
         if not (is_submitted and name == "master"):
-            raise OptionError(f"--{name.replace('_', '-')} stands in {path}; leave it out here")
+            raise OptionError(f"--{name.replace('_', '-')} cannot be given with -c; set it in {path}")
     return config.from_file(path, options)
 
 
@@ -234,7 +234,7 @@ def _options(said: argparse.Namespace) -> dict[str, str]:
         options[name] = value
     if said.server is not None:
         if any(name.lower() == "servers" for name in options):
-            raise OptionError("--server and option servers say the same thing twice; give one")
+            raise OptionError("--server and option servers have the same meaning; give only one")
         options["servers"] = said.server
     return options
 
@@ -253,7 +253,9 @@ def _seconds(said: argparse.Namespace) -> float:
         OptionError: --every is invalid, or is given without --continuous.
     """
     if said.every is not None and not said.continuous:
-        raise OptionError("--every says how often --continuous looks; give that too, or leave it out")
+        raise OptionError(
+            "--every is the interval of --continuous; give --continuous too, or leave --every out"
+        )
     try:
         return option_values.seconds(said.every or EVERY)
     except ValueError as wrong:

@@ -86,10 +86,10 @@ def _faults(job: Job, said: Found) -> tuple[list[str], list[str]]:
     lost = [f"{missing} sequences have no message"] if missing and job["fail_on_gaps"] else []
     limit = timedelta(seconds=job["late_after"] or 0)
     sentences = {
-        ("times", "backwards"): "messages were stored before the one in front of them",
-        ("duplicates", "messages"): "messages repeat the id of another",
+        ("times", "backwards"): "messages have an earlier time than the message before them",
+        ("duplicates", "messages"): "messages have the id of another message",
         ("lateness", "late"): f"messages were stored more than {limit} after their event",
-        ("payloads", "invalid"): "payloads are not as they should be",
+        ("payloads", "invalid"): "payloads are invalid",
     }
     counts = {text: said.get(name, {}).get(key, 0) for (name, key), text in sentences.items()}
     return lost, [f"{count} {text}" for text, count in counts.items() if count]

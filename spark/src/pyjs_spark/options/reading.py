@@ -206,7 +206,7 @@ def once(given: Iterable[tuple[Option, str, str]]) -> list[tuple[Option, str]]:
     for option, name, said in given:
         before = found.get(option.name)
         if before is not None and before[1].lower() != name.lower():
-            raise OptionError(f"options {before[1]} and {name} say the same thing twice; give one")
+            raise OptionError(f"options {before[1]} and {name} have the same meaning; give only one")
         found[option.name] = (option, name, said)
     return [(option, said) for option, _, said in found.values()]
 
@@ -259,7 +259,7 @@ def check_connect(said: set[str]) -> None:
         if one in said and other not in said:
             raise OptionError(f"option {one} is given without {other}; give both")
     if {"jsDomain", "apiPrefix"} <= said:
-        raise OptionError("options jsDomain and apiPrefix say the same thing twice; give one")
+        raise OptionError("options jsDomain and apiPrefix have the same meaning; give only one")
 
 
 def _check_place(said: set[str], parsed: Mapping[str, object]) -> None:
@@ -308,7 +308,7 @@ def check_stream(options: Options) -> None:
             "option pushdown is not allowed in a streaming read, of which Spark hands over no filters; leave it out, "
             "and choose by subjects"
         )
-    why = "is not allowed in a streaming read: a directory tells nobody when something comes; read it as a batch, or "
+    why = "is not allowed in a streaming read: a directory does not report new messages; read it as a batch, or "
     refuse(options.said, ("path",), f"{why}name the server with servers")
     refuse(options.said, ENDS, "is not allowed in a streaming read, which has no end; leave it out")
 

@@ -91,7 +91,7 @@ def test_messages_whose_ids_the_target_had_are_told(
 
     assert (code, out) == (
         0,
-        f"{filler.name}_AGAIN: 3 messages in 1 batches, 3 of them not stored, whose ids it had already, "
+        f"{filler.name}_AGAIN: 3 messages in 1 batches, 3 of them not stored because their ids were known, "
         "next sequence 4\n",
     )
 

@@ -133,7 +133,7 @@ CLUSTER = Table(
         Key(
             "routes",
             Kind("addresses", _read_routes, "Sequence[str] | str"),
-            "Addresses of other servers; through any one that runs, this server finds the others.",
+            "Addresses of other servers; one running server is enough to find all others.",
             reloadable=True,
         ),
         Key(
@@ -146,7 +146,7 @@ CLUSTER = Table(
         Key(
             "tls",
             TLS_BLOCK,
-            "This server's certificate for routes, and the authority that signed those of the other servers.",
+            "This server's certificate for routes, and the authority that signed other servers' certificates.",
             reloadable=True,
         ),
         Key(
@@ -160,7 +160,7 @@ CLUSTER = Table(
         Key(
             "connect_retries",
             INT,
-            "Minimum number of attempts, in at least ten minutes, to reach a server that is not in `routes`.",
+            "Minimum number of attempts to reach a server not in `routes`; they last at least ten minutes.",
             check=_positive,
         ),
     ),
@@ -169,10 +169,11 @@ CLUSTER = Table(
         Unsupported(("accounts",), _TWO_CONNECTIONS),
         Unsupported(("compression",), "routes are not compressed"),
         Unsupported(("permissions",), "every server of the cluster may send every subject"),
-        Unsupported(("connect_backoff",), "the time between two attempts grows to one second"),
+        Unsupported(("connect_backoff",), "the time between two attempts is at most 0.75 seconds"),
         Unsupported(("ping_interval", "ping_max"), "a silent server is noticed in less than a second"),
         Unsupported(
-            ("write_deadline", "write_timeout"), "a route is closed when its pending bytes exceed the limit"
+            ("write_deadline", "write_timeout"),
+            "a route is closed when too many bytes wait for it, not after a time",
         ),
     ),
 )

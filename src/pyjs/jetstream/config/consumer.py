@@ -53,7 +53,7 @@ class ConsumerConfig:
     opt_start_time_ns: int | None = option(TIME, "The time to start at.", updatable=False)
     ack_policy: str = option(
         enum("none", "all", "explicit", "flow_control"),
-        "The required acknowledgements; with `all`, one also covers all earlier messages.",
+        "The required acknowledgements; with `all`, each one also covers all earlier messages.",
         always=True,
         updatable=False,
     )
@@ -74,7 +74,8 @@ class ConsumerConfig:
     sample_freq: str = option(STRING, "The percentage of acknowledgements that are measured, such as `50%`.")
     max_waiting: int = option(INT, "Maximum number of waiting pull requests; 0: 512.", updatable=False)
     max_ack_pending: int = option(
-        INT, "Maximum number of unacknowledged messages; 0: 1000, or the limit that applies; -1: no limit."
+        INT,
+        "Maximum number of unacknowledged messages; 0: the stream's limit, else at most 1000; -1: no limit.",
     )
     flow_control: bool = option(BOOL, "Wait for a push client that falls behind.", updatable=False)
     headers_only: bool = option(BOOL, "Deliver headers and sizes without payloads.")

@@ -165,7 +165,7 @@ class StreamConfig:
     )
     mirror: StreamSource | None = option(
         part(StreamSource),
-        "The stream that this stream copies, with its sequences; an update can only remove it.",
+        "The stream that this stream copies, with the same sequences; an update can only remove it.",
     )
     sources: tuple[StreamSource, ...] = option(
         structs(struct_of(StreamSource)), "Streams whose messages are copied."

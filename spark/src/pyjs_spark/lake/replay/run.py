@@ -235,7 +235,7 @@ def _run_job(job: Job, session: Session) -> Outcome:
     said = {"batches": [asdict(each) for each in done], "rows": rows, "duplicates": duplicates}
     if not done:
         return Outcome(["nothing new"], said)
-    known = f", {duplicates} of them not stored, whose ids it had already" if duplicates else ""
+    known = f", {duplicates} of them not stored because their ids were known" if duplicates else ""
     line = f"{job['target']}: {rows} messages in {len(done)} batches{known}, next sequence {done[-1].high}"
     return Outcome([line], said)
 
