@@ -706,8 +706,7 @@ class ServerOptions(Options):
         default=None, description="Maximum number of subscriptions of one connection; 0 and -1: no limit."
     )
     max_sub_tokens: int | None = Field(
-        default=None,
-        description="Maximum number of tokens in the subject of a subscription; 0: no limit.",
+        default=None, description="Maximum number of tokens in the subject of a subscription; 0: no limit."
     )
     ping_interval: Duration | None = Field(
         default=None, description="The time between two pings of a connection."
