@@ -113,3 +113,18 @@ def test_a_bounded_number_of_filters_is_remembered() -> None:
         for each in wanted:
             assert history.known.last_match(history.store.catalogue, each) == history.store.last_match(each)
             assert len(history.known.results) <= 16
+
+
+@pytest.mark.parametrize("newer", [1, 4096, 4097, 36_866, 41_000])
+def test_the_first_message_after_a_remembered_search_is_found_behind_many_newer_ones(newer: int) -> None:
+    """More subjects match than a search looks up, so each step examines messages."""
+    history = History(MemStore(), Disk(), Random(1))
+    for number in range(17_000):
+        history.publish(b"w.%d.x" % number)
+    history.fill(40_000)
+    before = history.known.last_match(history.store.catalogue, b"w.*.x")
+
+    history.publish(b"w.5.x")
+    history.fill(newer)
+
+    assert history.known.last_match(history.store.catalogue, b"w.*.x") == before + 40_001
