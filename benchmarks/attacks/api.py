@@ -178,6 +178,23 @@ def erase(victim: Victim) -> None:
     ask(victim, [_call(subject, b'{"seq":%d}' % (5 * number + 2)) for number in range(20_000)], 1_000)
 
 
+def _old_subjects(victim: Victim) -> None:
+    """Fill a stream with a message for each of 20,000 subjects, then with a million messages of another one."""
+    victim.stream("OLD", ["w.>", "o"])
+    client = victim.client()
+    client.send(b"".join(b"PUB w.%d.x 0\r\n\r\n" % number for number in range(20_000)))
+    client.send(b"PUB o 0\r\n\r\n" * MILLION)
+    client.fence()
+    victim.demand(client, "$JS.API.STREAM.INFO.OLD")
+
+
+@attack("200 publishes that expect the last sequence of 20,000 old subjects", setup=_old_subjects)
+def expected_wildcard(victim: Victim) -> None:
+    client = victim.client()
+    headers = b"Nats-Expected-Last-Subject-Sequence: 20000\r\nNats-Expected-Last-Subject-Sequence-Subject: w.*.x\r\n"
+    victim.count(200, client.ask([client.publish("o", headers) for _ in range(200)]))
+
+
 @attack("2,000 purges with `filter` and `keep`", setup=_hundred_thousand)
 def purge_loop(victim: Victim) -> None:
     subject = f"$JS.API.STREAM.PURGE.{STREAM}"

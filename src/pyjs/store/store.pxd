@@ -4,6 +4,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from pyjs.store.index.catalogue cimport Catalogue
 from pyjs.store.index.sequences cimport Entry, Segment
 from pyjs.store.index.dropped cimport Remains
+from pyjs.store.index.last_matches cimport LastMatches
 from pyjs.wire.ops cimport Msg
 
 cdef struct Record:             # one stored message, valid until the next append, drop or commit
@@ -32,6 +33,7 @@ cdef class StoredMessage:
 cdef class StreamStore:
     """The messages of one stream by sequence. Only one thread may use a store; its jobs run in other threads."""
     cdef readonly Catalogue catalogue
+    cdef LastMatches last_matches
     cdef public uint32_t many    # if more messages than this must be dropped at the front, they are dropped together
     # between two steps of a removal, in which a reader would see only a part of its effects
     cdef public bint changing
@@ -91,4 +93,5 @@ cdef class StreamStore:
     cdef void drop_singly_below(self, uint64_t seq) noexcept nogil
     cdef uint64_t drop_all(self, uint64_t first_seq) noexcept nogil
     cdef StoredMessage copy_out(self, uint64_t seq)
-    cdef uint64_t last_of(self, const char* subject, size_t n) noexcept nogil
+    # `work` grows by the work of the search, in units of a turn's input (core/session.pyx)
+    cdef uint64_t last_of(self, const char* subject, size_t n, int64_t* work) noexcept nogil

@@ -88,6 +88,7 @@ cdef class StreamStore:
     def __cinit__(self, *arguments, **named):
         self.many = MANY
         self.applied_id = b""
+        self.last_matches = LastMatches()
 
     @property
     def first_seq(self) -> int:
@@ -355,7 +356,7 @@ cdef class StreamStore:
         """
         return self.copy_out(self.catalogue.next_seq(from_seq, StoreFilter((subject_filter,))))
 
-    cdef uint64_t last_of(self, const char* subject, size_t n) noexcept nogil:
+    cdef uint64_t last_of(self, const char* subject, size_t n, int64_t* work) noexcept nogil:
         """Return the sequence of the last message whose subject matches `subject`, or 0 if there is none.
 
         A message may be published under a subject with wildcards; nats-server then reads it as a filter
@@ -364,7 +365,7 @@ cdef class StreamStore:
         if not has_wildcard(subject, n):
             return self.catalogue.last_seq_of(subject, n)
         with gil:
-            return self.last_match(subject[:n])
+            return self.last_matches.find(self.catalogue, subject[:n], work)
 
     def headers_steps(self, int64_t from_ns):
         """Yield between steps; return (sequence, time, headers) of messages since `from_ns`, even of removed ones."""

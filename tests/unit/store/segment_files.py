@@ -39,11 +39,11 @@ def sealed(body: bytes, before: bytes) -> bytes:
 
 
 def message_record(
-    seq: int, ts: int, subject: bytes, headers: bytes, payload: bytes, term: bytes = b""
+    seq: int, ts: int, subject: bytes, headers: bytes, payload: bytes, term: bytes = b"", flags: int = 0
 ) -> bytes:
     """Return a MSG record without its check and checksum; `term` is 16 bytes of term and index."""
     body = term + subject + headers + payload
-    flags = 1 if term else 0
+    flags |= 1 if term else 0
     return struct.pack("<IBBHQqII", 40 + len(body), MSG, flags, len(subject), seq, ts, len(headers), 0) + body
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from pyjs.base.errors import StoreFailed
 from pyjs.jetstream import errcodes
 from pyjs.jetstream.config.choices import FILE
+from pyjs.jetstream.stream.lowered_limits import lower_steps
 from pyjs.jetstream.stream.replicated import operations
 from pyjs.jetstream.stream.stream import Stream
 from pyjs.store import searches
@@ -120,7 +121,7 @@ def lower_limits(stream: Stream, config: StreamConfig) -> Generator[Step, None, 
         ApiError: the stream was deleted between two steps.
         StoreFailed: some removals were not written.
     """
-    for _ in operations.lower_steps(stream, config):
+    for _ in lower_steps(stream, config):
         stream.commit_now()
         yield None
         _check_open(stream)

@@ -280,9 +280,9 @@ cdef class Stream(Sink):
         """Return the last sequence of the subject of Nats-Expected-Last-Subject-Sequence, or 0 if there is none."""
         cdef uint64_t last
         if h.expected_last_subject.n:
-            last = self.store.last_of(h.expected_last_subject.p, h.expected_last_subject.n)
+            last = self.store.last_of(h.expected_last_subject.p, h.expected_last_subject.n, &self.turn.extra_work)
         else:
-            last = self.store.last_of(m.subject, m.subject_len)
+            last = self.store.last_of(m.subject, m.subject_len, &self.turn.extra_work)
         return self.last_seq_for(m, h) if self.trims(last) else self.evictions.after_rollups(last)
 
     cdef bint answered_as_duplicate(self, Msg* m, PubHeaders* h) noexcept nogil:

@@ -9,7 +9,7 @@ has stores with erased messages).
 from libc.stdint cimport uint8_t
 from libc.string cimport memset
 
-from pyjs.store.format.record cimport FLAG_ERASED, FLAG_EXTENDED
+from pyjs.store.format.record cimport FLAG_ERASED, FLAG_EXTENDED, FLAG_UNFINISHED
 from pyjs.store.index.sequences cimport ENTRY_EXTENDED, index_last
 from pyjs.store.segment.contents cimport subject_at
 
@@ -19,6 +19,7 @@ from pyjs.store.format.recast import restore_plain
 
 cdef enum:
     CODEC_MASK = 0xff00         # bits of `encoding` for the compression
+    FLAGS_AT = 5                # offset of the flags in a record
 
 
 cdef class Eraser:
@@ -43,7 +44,8 @@ cdef class Eraser:
             if s.encoding:
                 self.overwrite_encrypted(fd, s, e, at)
             else:
-                self.files.disk.write_at(fd, bytes([flags_of(e)]), <uint64_t> e.offset + 5)
+                flags = flags_of(e, self.files.disk.read_at(fd, 1, <uint64_t> e.offset + FLAGS_AT))
+                self.files.disk.write_at(fd, flags, <uint64_t> e.offset + FLAGS_AT)
                 self.files.disk.write_at(fd, bytes(e.size), at)
             self.writer.syncs.written_mark += 1
         except UNREADABLE as error:
@@ -68,17 +70,23 @@ cdef class Eraser:
         encrypted = self.writer.encryption if is_growing else None
         if encrypted is None:                # the segment is sealed, or it is the last one and the server is starting
             encrypted = open_image(self.files.disk, self.files.path_of(s.number), fd, self.files.key)
-        flags = encrypted.stream.apply(bytes([flags_of(e)]), <uint64_t> e.offset + 5)
-        self.files.disk.write_at(fd, flags, <uint64_t> e.offset + 5 + encrypted.shift)
+        place = <uint64_t> e.offset + FLAGS_AT
+        stored = self.files.disk.read_at(fd, 1, place + encrypted.shift)
+        flags = flags_of(e, encrypted.stream.apply(stored, place))
+        self.files.disk.write_at(fd, encrypted.stream.apply(flags, place), place + encrypted.shift)
         self.files.disk.write_at(fd, bytes(e.size), encrypted.shift + at)
         if s.data != NULL and s.filled != NULL and at + e.size <= s.map_size:
             memset(<char*> s.data + at, 0, e.size)
-            (<char*> s.data)[e.offset + 5] = flags_of(e)
+            (<char*> s.data)[e.offset + FLAGS_AT] = flags[0]
 
 
-cdef inline uint8_t flags_of(Entry* e) noexcept nogil:
-    """Return the flags of the record of an erased message."""
-    return FLAG_ERASED | (FLAG_EXTENDED if e.flags & ENTRY_EXTENDED else 0)
+cdef bytes flags_of(Entry* e, bytes stored):
+    """Return the flags of the record of an erased message, whose flags were `stored`; b"": they cannot be read.
+
+    A message inside a batch keeps the flag for that: if the end of the batch is missing, a start removes all of it.
+    """
+    cdef uint8_t flags = FLAG_ERASED | (FLAG_EXTENDED if e.flags & ENTRY_EXTENDED else 0)
+    return bytes([flags | (stored[0] & FLAG_UNFINISHED if stored else 0)])
 
 
 cdef bint is_overwritten(SegmentFiles files, Segment* s, Entry* e) noexcept:

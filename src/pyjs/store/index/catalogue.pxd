@@ -20,6 +20,8 @@ cdef class Catalogue:
     cdef SeqIndex index
     cdef readonly SubjectSet subjects
     cdef readonly DropLog drops
+    cdef uint64_t work_back             # work of all searches for a last match: messages and subjects examined
+    cdef uint32_t falls                 # how many times last_seq has become lower, so that sequences are used again
     cdef list remains                   # memory of dropped messages that must be freed, see take_remains; or None
 
     cdef Entry* add_entry(self, Segment* s, const char* subject, uint32_t subject_len,

@@ -26,6 +26,7 @@ from pyjs.store.index.sequences cimport (
     index_next_live, index_prev_live, index_seq_at, is_dead, may_hold, prev_of, segment_add, segment_mark,
     segment_next_live, segment_place, subject_of,
 )
+from pyjs.store.index.subject_set cimport LOOKS
 from pyjs.store.index.subject_trie cimport Matches
 from pyjs.store.index.subjects cimport subject_by_id, subjects_add, subjects_find, subjects_remove
 
@@ -36,6 +37,7 @@ cdef enum:
     AHEAD_MAX = 16384  # maximum number of matches that a filter caches; if there are more, sequences are examined
     FEW_SUBJECTS = 16384        # up to this many subjects are counted at once
     AHEAD_GAP = 65536  # sequences to examine before the next look-ahead, after one that found too many matches
+    LOOK_WORK = 2               # looking up a subject takes as long as examining two messages
     FREED_AT_ONCE = 4096        # number of subjects; the memory of more is freed in another thread
 
 
@@ -163,6 +165,7 @@ cdef class Catalogue:
             s.n -= 1
             s.dead[s.n >> 6] &= ~(<uint64_t> 1 << (s.n & 63))
         self.last_seq = seq
+        self.falls += 1
         if self.msgs == 0:
             self.first_seq = seq + 1
 
@@ -521,18 +524,22 @@ cdef class Catalogue:
         cdef Matches found
         cdef uint64_t last, best = 0, hops = AHEAD_MAX
         cdef size_t i
+        cdef bint few
         if f.literal and seq[0] >= self.last_seq:
             seq[0] = 0
             return self.last_seq_of(f.patterns[0], f.lengths[0])
         last = self.scan_back(seq, SCAN_MAX, f)
         if last or seq[0] == 0:
             return last
-        if self.subjects.collect_soon(f, AHEAD_MAX, &found) != 0:
+        few = self.subjects.collect_soon(f, AHEAD_MAX, &found) == 0
+        self.work_back += found.n + LOOK_WORK * (LOOKS - found.looks_left)
+        if not few:
             return self.scan_back(seq, STEP_MAX, f)
         for i in range(found.n):
             last = self.last_up_to(found.items[i], seq[0], &hops)
             best = last if last > best else best
         free(found.items)
+        self.work_back += AHEAD_MAX - hops
         if best > seq[0]:
             return self.scan_back(seq, STEP_MAX, f)
         seq[0] = 0
@@ -545,6 +552,7 @@ cdef class Catalogue:
         """
         cdef Segment* s
         while limit:
+            self.work_back += 1
             seq[0] = index_prev_live(&self.index, seq[0])
             if seq[0] == 0:
                 return 0

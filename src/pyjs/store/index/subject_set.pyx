@@ -20,7 +20,6 @@ from pyjs.store.index.subjects cimport (
 
 cdef enum:
     FEW_SUBJECTS = 1000         # up to this many subjects are compared one by one
-    LOOKS = 8192                # lookups in the trie, each of them a cache miss, that take half a millisecond
 
 
 cdef class SubjectSet:
@@ -102,14 +101,19 @@ cdef class SubjectSet:
     cdef int collect_soon(self, StoreFilter f, size_t most, Matches* out) noexcept nogil:
         """Set `out` to the matching subjects.
 
-        Return -1 if more than about `most` match, if the search would take too long, or if out of memory.
+        Return -1 if more than about `most` match, if the search would take too long, or if out of memory. The search
+        has used LOOKS - `out.looks_left` lookups.
         """
+        cdef size_t left = 0
         out[0] = matches_up_to(most)
         out.looks_left = LOOKS
-        if self.learn(f, LOOKS) and self.collect(f, out) == 0:
-            return 0
+        if self.learn(f, LOOKS):
+            if self.collect(f, out) == 0:
+                return 0
+            left = out.looks_left
         free(out.items)
         out[0] = matches_up_to(0)
+        out.looks_left = left
         return -1
 
     cdef int collect(self, StoreFilter f, Matches* out) noexcept nogil:

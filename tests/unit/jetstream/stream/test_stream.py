@@ -337,3 +337,58 @@ def test_a_stream_that_is_changed_and_deleted_at_once_uses_no_memory_afterwards(
     # then
     assert js.api("STREAM.NAMES")["streams"] is None
     assert js.api("INFO")["memory"] == 0
+
+
+# -- conditions on wildcards that take long --------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def wide() -> JetStreamFixture:
+    """A stream S of o and w.*.a.b.c: the last messages of 17,000 subjects are 120,000 messages back."""
+    js = JetStreamFixture()
+    js.add("S", subjects=["w.>", "o"])
+    store = js.stream("S").store
+    for number in range(17_000):
+        store.store(b"w.%d.a.b.c" % number, b"", b"", 1)
+    for _ in range(120_000):
+        store.store(b"o", b"", b"", 1)
+    js.user.send(b"SUB _INBOX.> 1\r\n")
+    return js
+
+
+def conditional(filters: list[bytes]) -> bytes:
+    """Return publishes, each with a condition on the last message of one of `filters`."""
+    found = []
+    for wanted in filters:
+        head = (
+            b"NATS/1.0\r\nNats-Expected-Last-Subject-Sequence: 17000\r\n"
+            b"Nats-Expected-Last-Subject-Sequence-Subject: %b\r\n\r\n" % wanted
+        )
+        found.append(b"HPUB o _INBOX.a %d %d\r\n%b\r\n" % (len(head), len(head), head))
+    return b"".join(found)
+
+
+def stored_per_turn(js: JetStreamFixture, data: bytes) -> list[int]:
+    """Send `data` in one read; return how many messages the read and each turn after it have stored."""
+    store, counts = js.stream("S").store, []
+    before = store.last_seq
+    js.user.session.receive_buffer(bytearray(data), len(data))
+    while True:
+        counts.append(store.last_seq - before)
+        before = store.last_seq
+        if not js.node.has_work and len(counts) > 1:
+            break
+        js.node.turn(js.clock.now_ns())
+    js.turn()
+    assert all(b'"seq"' in payload and b"error" not in payload for payload in js.user.payloads())
+    return [count for count in counts if count]
+
+
+def test_a_session_gives_way_after_each_expensive_condition(wide: JetStreamFixture) -> None:
+    filters = [b"w.*.a.b.*", b"w.*.a.*.c", b"*.*.a.b.c", b"w.*.*.b.c", b"w.*.a.b.c"]
+
+    assert stored_per_turn(wide, conditional(filters)) == [1, 1, 1, 1, 1]
+
+
+def test_a_repeated_condition_on_a_wildcard_is_expensive_only_once(wide: JetStreamFixture) -> None:
+    assert stored_per_turn(wide, conditional([b"w.*.a.>"] * 200)) == [1, 199]

@@ -18,6 +18,7 @@ from pyjs.store.segment.scan import scan_segment
 
 SECRET = b"the secret" * 20
 COUNT = 9
+UNFINISHED = 4  # the flag of a message whose batch continues with the next one
 
 
 class WritesDisk(OsDisk):
@@ -136,6 +137,31 @@ def test_of_a_record_with_term_and_index_only_the_body_is_overwritten(tmp_path: 
     assert [message and message.payload for message in (again.get(1), again.get(2))] == [None, SECRET]
     assert again.lost is None
     again.release()
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+@pytest.mark.parametrize("term", [b"", b"t" * 16])
+def test_a_file_that_is_cut_in_a_batch_with_an_erased_message_has_nothing_of_it(
+    tmp_path: Path, encoding: str, term: bytes
+) -> None:
+    # given: the messages 2 to 5 are a batch
+    key, codec = ENCODINGS[encoding]
+    flags = [0, UNFINISHED, UNFINISHED, UNFINISHED, 0, 0]
+    records = [
+        message_record(seq, 1000, b"s", b"", b"x" * 50, term, flag) for seq, flag in enumerate(flags, 1)
+    ]
+    whole = segment_of(1, *records, incarnation=INCARNATION)
+    path = tmp_path / "00000001.seg"
+    path.write_bytes(b"".join(encode_file(whole, codec, key, b"")[1]))
+    store = FileStore(OsDisk(), str(tmp_path), ListLog(), 1000, INCARNATION, key)
+    # when
+    for seq in (2, 4):
+        store.drop_seq(seq, erase=True)
+    store.close()
+    # then
+    image = image_of(OsDisk(), path, key)
+    sizes = range(64, len(whole) + 1)
+    assert {scan_segment(image[:size]).messages for size in sizes} == {0, 1, 5, 6}
 
 
 def test_a_compressed_segment_is_its_image_until_it_is_compressed_again(tmp_path: Path) -> None:

@@ -290,10 +290,7 @@ cdef class SpecialPublishes(Sink):
 
         Messages that limits or queued roll-ups will remove do not count.
         """
-        cdef uint64_t seq = self.stream.store.last_match(subject)
-        if self.stream.trims(seq):
-            seq = self.stream.store.last_match(subject)
-        return self.stream.evictions.after_rollups(seq)
+        return self.stream.evictions.after_rollups(self.last_value(subject, len(subject)))
 
     def totals(self) -> tuple:
         """Return the last sequence, the number of messages and the number of bytes of the stream."""
@@ -327,8 +324,8 @@ cdef class SpecialPublishes(Sink):
 
         Messages that limits will remove do not count.
         """
-        cdef uint64_t seq = self.stream.store.last_of(subject, n)
-        return self.stream.store.last_of(subject, n) if self.stream.trims(seq) else seq
+        cdef uint64_t seq = self.stream.store.last_of(subject, n, &self.stream.turn.extra_work)
+        return self.last_value(subject, n) if self.stream.trims(seq) else seq
 
     cdef bint added(self, Msg* m, PubHeaders* h) noexcept nogil:
         """Store the sum of a small increment and a small value, and answer; return False if `add_up` must do this."""

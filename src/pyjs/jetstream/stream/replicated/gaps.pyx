@@ -111,4 +111,4 @@ cdef class Gaps:
 
     cdef bint knows_last(self, const char* subject, size_t n) noexcept nogil:
         """Return whether the last message of a subject is younger than all lost messages."""
-        return self.stream.store.last_of(subject, n) > self.last
+        return self.stream.store.last_of(subject, n, &self.stream.turn.extra_work) > self.last

@@ -15,10 +15,10 @@ from pyjs.jetstream import errcodes
 from pyjs.jetstream.config.declared import from_meta, to_meta
 from pyjs.jetstream.config.stream import StreamConfig
 from pyjs.jetstream.files.removals import MemoryRelease
+from pyjs.jetstream.stream.lowered_limits import lower_steps
 from pyjs.jetstream.stream.replicated.payload import operation
 from pyjs.jetstream.stream.retention import remove_all
 from pyjs.store import searches
-from pyjs.store.trimming import trim_steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from pyjs.core.chore import Step
     from pyjs.jetstream.stream.replicated.replica import Replica
-    from pyjs.jetstream.stream.stream import Stream
     from pyjs.store.index.filter import StoreFilter
 
     Steps = Generator[Step, None, Any]
@@ -143,23 +142,6 @@ def _configure(replica: Replica, _subject: bytes, body: bytes) -> Steps:
 
 def _limits(config: StreamConfig) -> tuple[int, int, int, str]:
     return config.max_msgs_per_subject, config.max_msgs, config.max_bytes, config.discard
-
-
-def lower_steps(stream: Stream, config: StreamConfig) -> Generator[None, None, None]:
-    """Remove the messages that exceed limits of `config`, in steps, if there are many messages.
-
-    The caller writes the removals after each step, and then applies `config`, which removes the rest.
-    """
-    if stream.store.msgs <= STEP:
-        return
-    before, keep = stream.config.max_msgs_per_subject, config.max_msgs_per_subject
-    is_front_removed = config.discard != "new"
-    yield from trim_steps(
-        stream.store,
-        keep if before <= 0 or keep < before else 0,
-        config.max_msgs if is_front_removed else 0,
-        config.max_bytes if is_front_removed else 0,
-    )
 
 
 def _expire(replica: Replica, _body: bytes) -> bool:
