@@ -20,6 +20,7 @@ import httptools
 from pyjs.monitor.dashboard.posted import KEPT_HEADERS, Posted
 from pyjs.monitor.response import Response, text_response
 from pyjs.server.addresses import host_port
+from pyjs.server.monitoring.kernel_queue import unacknowledged
 
 if TYPE_CHECKING:
     from pyjs.server.listener import Listener
@@ -86,7 +87,7 @@ class HttpConnection(asyncio.Protocol):
         self._request_size = 0  # bytes parsed since the last complete request
         self._refusal = 0  # status of the answer that ends the connection after `_requests`; 0: none
         self._deadline = 0.0  # time by which the peer must act, on the loop's clock
-        self._unsent = 0  # bytes that the peer had not read at the last check
+        self._unread = 0  # `unread_size` at the last check
         self.transport: asyncio.Transport
 
     # -- called by the transport -------------------------------------------------------------------------------
@@ -180,15 +181,23 @@ class HttpConnection(asyncio.Protocol):
         """Return the number of bytes of unsent answers in the transport."""
         return self.transport.get_write_buffer_size()
 
+    def unread_size(self) -> int:
+        """Return the number of bytes of answers that the peer's system has not acknowledged.
+
+        The kernel takes more from the transport only when a third of its send buffer is free, which has several
+        megabytes: a slow peer needs much longer for that than STALLED_S.
+        """
+        return self.pending_size() + unacknowledged(self.transport.get_extra_info("socket"))
+
     # -- parts -------------------------------------------------------------------------------------------------
     def _check_reader(self, now: float) -> None:
         """Abort the connection if its peer has read nothing for STALLED_S."""
-        unsent = self.pending_size()
-        if unsent < self._unsent:
+        unread = self.unread_size()
+        if unread < self._unread:
             self._expect(STALLED_S)
         elif now >= self._deadline:
             self.transport.abort()
-        self._unsent = unsent
+        self._unread = unread
 
     def _expect(self, seconds: float) -> None:
         self._deadline = self._port.loop.time() + seconds

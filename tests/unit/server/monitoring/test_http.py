@@ -518,6 +518,37 @@ async def test_a_peer_that_reads_the_last_answer_slowly_is_not_dropped(site: Sit
         await asyncio.wait_for(site.connections.wait_empty(), 60)
 
 
+async def test_a_peer_that_reads_less_than_the_kernel_accepts_at_once_is_not_dropped(site: Site) -> None:
+    with socket.socket() as peer:
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+        peer.connect(("127.0.0.1", site.port))
+        peer.setblocking(False)
+        peer.send(b"GET /huge HTTP/1.1\r\nConnection: close\r\n\r\n")
+        while not site.connections or not next(iter(site.connections)).transport.is_closing():
+            await asyncio.sleep(0.001)
+        (connection,) = site.connections
+        now, unread = site.loop.time(), 0
+        while unread != connection.unread_size():  # until the buffers of both sides are full
+            unread = connection.unread_size()
+            await asyncio.sleep(0.01)
+        connection.check_deadline(now)
+        unsent = connection.pending_size()
+        while connection.unread_size() == unread:
+            await site.loop.sock_recv(peer, 4096)
+
+        connection.check_deadline(now + STALLED_S + 1)
+        await asyncio.sleep(0.01)
+
+        assert (len(site.connections), connection.pending_size()) == (1, unsent)
+        # the peer's system may announce the new room later
+        while unread != connection.unread_size():
+            unread = connection.unread_size()
+            await asyncio.sleep(0.01)
+        connection.check_deadline(now)
+        connection.check_deadline(now + 2 * STALLED_S + 2)  # nothing was read since the last check
+        await asyncio.wait_for(site.connections.wait_empty(), 60)
+
+
 async def test_thousands_of_requests_in_one_packet_delay_another_peer_by_one_step_at_a_time(
     site: Site,
 ) -> None:
