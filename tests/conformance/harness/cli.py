@@ -159,11 +159,13 @@ class Walk:
         try:
             done = self._run(arguments)
         except subprocess.TimeoutExpired as hung:
-            problem = f"nats {shlex.join(arguments)} hung for {COMMAND_SECONDS:g} s and printed:\n{_shown(hung.output)}"
+            problem = (
+                f"nats {shlex.join(arguments)} hung for {COMMAND_SECONDS:g} s and printed:\n{_end_of(hung)}"
+            )
             try:
                 done = self._run(arguments)
             except subprocess.TimeoutExpired as again:
-                self._fail(f"{problem}\nand when it was repeated:\n{_shown(again.output)}")
+                self._fail(f"{problem}\nand when it was repeated:\n{_end_of(again)}")
             self.played_again.append(problem)
         output = done.stdout.decode("utf-8", "replace").replace(f"{self._directory}/", "")
         return [f"exit {done.returncode}", *masked(output)]
@@ -224,9 +226,10 @@ class Walk:
         return []
 
 
-def _shown(output: bytes | None) -> str:
-    """Return the end of what a command printed before it was killed."""
-    return (output or b"")[-SHOWN_MAX:].decode("utf-8", "replace") or "(nothing)"
+def _end_of(hung: subprocess.TimeoutExpired) -> str:
+    """Return the end of the output of a command that was killed."""
+    output: bytes = hung.output or b"(nothing)"
+    return output[-SHOWN_MAX:].decode("utf-8", "replace")
 
 
 def masked(output: str) -> list[str]:

@@ -1,9 +1,9 @@
 """HTTP/1.1 for the monitoring port: one asyncio protocol for each connection; httptools parses.
 
 Every method is answered like GET, and HEAD without the body, as in nats-server; probes rely on that. The handler
-gets the body and some headers of a POST, which only the actions of the dashboard use. Input is parsed in slices, and
-parsing stops while a request waits for its answer. So thousands of requests in one packet delay other work no more
-than a few requests do.
+gets the body and some headers of a POST, which only the actions of the dashboard use; other bodies are discarded.
+Input is parsed in slices, and parsing stops while a request waits for its answer. So thousands of requests in one
+packet delay other work no more than a few requests do.
 
 Source: RFC 9112; behaviour of nats-server 2.15.1 (a request that is not complete after five seconds gets a 400).
 """
@@ -26,8 +26,11 @@ if TYPE_CHECKING:
     from pyjs.server.listener import Listener
     from pyjs.server.monitoring.port import MonitorPort, Work
 
-REQUEST_SIZE_MAX = 64 * 1024  # bytes of request line, headers and body
-BODY_MAX = 16 * 1024  # bytes of a body
+REQUEST_SIZE_MAX = 64 * 1024  # bytes of request line, headers and lengths of chunks
+BODY_MAX = 16 * 1024  # bytes of the body of a POST
+DISCARDED_MAX = (
+    256 * 1024 - 1
+)  # bytes of another body; with more, nats-server answers and closes the connection
 CONTENT_LENGTH = b"content-length"
 SLICE = 4096  # bytes parsed at once: some two hundred of the shortest requests
 REASONS = {
@@ -76,7 +79,8 @@ class HttpConnection(asyncio.Protocol):
         self._input = b""  # received bytes that are not parsed yet
         self._target = b""
         self._headers: dict[bytes, bytes] = {}  # those of USED_HEADERS, by name in lower case
-        self._body = b""
+        self._body = b""  # of a POST
+        self._body_left = 0  # bytes by which the body may still grow
         self._requests: deque[Asked] = deque()
         self._work: Work | None = None  # composes the answer to the first of `_requests`
         self._queued = False  # `step` will be called
@@ -84,7 +88,7 @@ class HttpConnection(asyncio.Protocol):
         self._full = False  # the peer does not read: answering is paused
         self._ended = False  # the peer has ended its output
         self._begun = False  # a request has begun and is incomplete
-        self._request_size = 0  # bytes parsed since the last complete request
+        self._request_size = 0  # bytes parsed since the last complete request, without bodies
         self._refusal = 0  # status of the answer that ends the connection after `_requests`; 0: none
         self._deadline = 0.0  # time by which the peer must act, on the loop's clock
         self._unread = 0  # `unread_size` at the last check
@@ -274,16 +278,19 @@ class HttpConnection(asyncio.Protocol):
             self._headers[name] = value if before is None else before + b", " + value
 
     def on_headers_complete(self) -> None:
-        """Refuse the request if its body will be longer than BODY_MAX."""
+        """Refuse the request if its body will be longer than its method permits."""
+        self._body_left = body_max = BODY_MAX if self._is_post() else DISCARDED_MAX
         digits = self._headers.get(CONTENT_LENGTH, b"").strip().lstrip(b"0")
-        if len(digits) > len(str(BODY_MAX)) or int(digits or b"0") > BODY_MAX:
+        if len(digits) > len(str(body_max)) or int(digits or b"0") > body_max:
             self._refusal = 413
 
     def on_body(self, data: bytes) -> None:
-        """Append a part of the body; refuse the request if the body is longer than BODY_MAX."""
-        if len(self._body) + len(data) > BODY_MAX:
+        """Append a part of the body of a POST, discard that of another request; refuse a body that is too long."""
+        self._request_size -= len(data)
+        self._body_left -= len(data)
+        if self._body_left < 0:
             self._refusal = 413
-        if not self._refusal:
+        elif self._is_post() and not self._refusal:
             self._body += data
 
     def on_message_complete(self) -> None:
@@ -293,12 +300,16 @@ class HttpConnection(asyncio.Protocol):
         if self._refusal:
             return
         parser = self._parser
-        method = parser.get_method()
         target = self._target.decode("latin-1")
         keep_alive, version = parser.should_keep_alive(), parser.get_http_version()
         credentials = self._headers.pop(AUTHORIZATION, b"")
-        posted = self._posted() if method == b"POST" else None
-        self._requests.append(Asked(target, credentials, method == b"HEAD", keep_alive, version, posted))
+        posted = self._posted() if self._is_post() else None
+        head_only = parser.get_method() == b"HEAD"
+        self._requests.append(Asked(target, credentials, head_only, keep_alive, version, posted))
+
+    def _is_post(self) -> bool:
+        method: bytes = self._parser.get_method()
+        return method == b"POST"
 
     def _posted(self) -> Posted:
         headers = {name.decode(): value.decode("latin-1").strip() for name, value in self._headers.items()}
