@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
+import sys
 import time
 import urllib.error
 import urllib.request
@@ -20,17 +22,24 @@ from tests.conformance.harness.cluster import NodeClient
 from tests.conformance.harness.process import ServerProcess, free_port, our_command
 
 WAIT_S = 60.0
+# The server, whose log names a worker that does not confirm a reload after 0.2 s instead of 5 s.
+HASTY = (
+    "import sys; from pyjs.cli import main; from pyjs.server.workers import process;"
+    " process.CONFIRM_S = 0.2; sys.exit(main())"
+)
 JETSTREAM = 'jetstream: {store_dir: "<<store>>"}'
 
 
 class Workers:
     """A running server with workers."""
 
-    def __init__(self, directory: Path, config: str, count: int = 2) -> None:
+    def __init__(
+        self, directory: Path, config: str, count: int = 2, command: list[str] | None = None
+    ) -> None:
         self.directory = directory
         self.count = count
         text = f'workers: {count}\npid_file: "{directory}/pid"\n{config}'
-        self.process = ServerProcess(our_command(), text, directory, with_http=True, name="W")
+        self.process = ServerProcess(command or our_command(), text, directory, with_http=True, name="W")
         self.process.start()
         self._clients: list[NodeClient] = []
 
@@ -109,10 +118,10 @@ class Workers:
 def start(tmp_path: Path) -> Iterator[Callable[..., Workers]]:
     started: list[Workers] = []
 
-    def begin(config: str = "", count: int = 2) -> Workers:
+    def begin(config: str = "", count: int = 2, command: list[str] | None = None) -> Workers:
         directory = tmp_path / str(len(started))
         directory.mkdir()
-        started.append(Workers(directory, config, count))
+        started.append(Workers(directory, config, count, command))
         return started[-1]
 
     yield begin
@@ -436,6 +445,30 @@ def test_a_worker_that_is_starting_gets_the_reload_when_it_is_ready(start: Calla
     os.kill(first, signal.SIGCONT)
     server.wait_log(lambda log: log.count("worker 2: Reloaded: max_payload = 2000") == 1)
     assert server.client(2).infos[0]["max_payload"] == 2000
+
+
+def test_a_worker_that_does_not_confirm_a_reload_is_named_and_the_reloads_go_on_when_it_answers(
+    start: Callable[..., Workers],
+) -> None:
+    server = start("max_payload: 1000", command=[sys.executable, "-c", HASTY])
+    _, second = server.pids()
+    config = server.directory / "server.conf"
+    late = (
+        f"[WRN] worker 2 (pid {second}) has not confirmed the reload after 0.2 s; later reloads wait until it"
+    )
+    os.kill(second, signal.SIGSTOP)
+    for size in (2000, 3000):
+        text = re.sub("max_payload: .*", f"max_payload: {size}", config.read_text())
+        config.write_text(text)
+        server.process.signal("HUP")
+        server.wait_log(lambda log: late in log)
+    server.wait_log(lambda log: log.count('Trapped "hangup" signal') == 2)
+    assert "[INF] Reloaded server configuration (" not in server.log()
+
+    os.kill(second, signal.SIGCONT)
+
+    server.wait_log(lambda log: log.count("[INF] Reloaded server configuration (") == 2)
+    assert server.client(2).infos[0]["max_payload"] == 3000
 
 
 def test_reloads_that_wait_are_one_reload(start: Callable[..., Workers]) -> None:
