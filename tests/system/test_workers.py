@@ -1,14 +1,12 @@
-"""A server of several processes: clients on any worker, streams, kills, signals, reloads, pages, refused options."""
+"""A server of several processes: clients on any worker, streams, kills, signals, pages, refused options."""
 
 from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import socket
 import subprocess
-import sys
 import time
 import urllib.error
 import urllib.request
@@ -22,11 +20,6 @@ from tests.conformance.harness.cluster import NodeClient
 from tests.conformance.harness.process import ServerProcess, free_port, our_command
 
 WAIT_S = 60.0
-# The server, whose log names a worker that does not confirm a reload after 0.2 s instead of 5 s.
-HASTY = (
-    "import sys; from pyjs.cli import main; from pyjs.server.workers import process;"
-    " process.CONFIRM_S = 0.2; sys.exit(main())"
-)
 JETSTREAM = 'jetstream: {store_dir: "<<store>>"}'
 
 
@@ -118,10 +111,10 @@ class Workers:
 def start(tmp_path: Path) -> Iterator[Callable[..., Workers]]:
     started: list[Workers] = []
 
-    def begin(config: str = "", count: int = 2, command: list[str] | None = None) -> Workers:
+    def begin(config: str = "", count: int = 2) -> Workers:
         directory = tmp_path / str(len(started))
         directory.mkdir()
-        started.append(Workers(directory, config, count, command))
+        started.append(Workers(directory, config, count))
         return started[-1]
 
     yield begin
@@ -413,85 +406,6 @@ def test_clients_in_lame_duck_mode_are_told_by_their_worker(start: Callable[...,
 
 
 # -- configuration ---------------------------------------------------------------------------------------------
-
-
-def test_a_reload_reaches_all_workers(start: Callable[..., Workers]) -> None:
-    server = start("max_payload: 1000")
-    clients = server.clients()
-    config = server.directory / "server.conf"
-    config.write_text(config.read_text().replace("max_payload: 1000", "max_payload: 2000"))
-    server.process.signal("HUP")
-    assert server.process.logged(
-        "[INF] Reloaded server configuration (", WAIT_S
-    )  # not the line of one worker
-    for client in clients:
-        client.send(b"PUB x 1500\r\n" + b"a" * 1500 + b"\r\n")
-        client.fence()
-        assert client.errors == []
-    for number in (1, 2):
-        assert server.client(number).infos[0]["max_payload"] == 2000
-
-
-def test_a_worker_that_is_starting_gets_the_reload_when_it_is_ready(start: Callable[..., Workers]) -> None:
-    server = start("max_payload: 1000")
-    first, second = server.pids()
-    os.kill(first, signal.SIGSTOP)  # a replacement of the second worker waits for it before it is ready
-    os.kill(second, signal.SIGKILL)
-    server.wait_log(lambda log: log.count("Starting as W-2") == 2)  # it has read the file
-    config = server.directory / "server.conf"
-    config.write_text(config.read_text().replace("max_payload: 1000", "max_payload: 2000"))
-    server.process.signal("HUP")
-    server.wait_log(lambda log: "Reloaded: max_payload = 2000" in log)
-    os.kill(first, signal.SIGCONT)
-    server.wait_log(lambda log: log.count("worker 2: Reloaded: max_payload = 2000") == 1)
-    assert server.client(2).infos[0]["max_payload"] == 2000
-
-
-def test_a_worker_that_does_not_confirm_a_reload_is_named_and_the_reloads_go_on_when_it_answers(
-    start: Callable[..., Workers],
-) -> None:
-    server = start("max_payload: 1000", command=[sys.executable, "-c", HASTY])
-    _, second = server.pids()
-    config = server.directory / "server.conf"
-    late = (
-        f"[WRN] worker 2 (pid {second}) has not confirmed the reload after 0.2 s; later reloads wait until it"
-    )
-    os.kill(second, signal.SIGSTOP)
-    for size in (2000, 3000):
-        text = re.sub("max_payload: .*", f"max_payload: {size}", config.read_text())
-        config.write_text(text)
-        server.process.signal("HUP")
-        server.wait_log(lambda log: late in log)
-    server.wait_log(lambda log: log.count('Trapped "hangup" signal') == 2)
-    assert "[INF] Reloaded server configuration (" not in server.log()
-
-    os.kill(second, signal.SIGCONT)
-
-    server.wait_log(lambda log: log.count("[INF] Reloaded server configuration (") == 2)
-    assert server.client(2).infos[0]["max_payload"] == 3000
-
-
-def test_reloads_that_wait_are_one_reload(start: Callable[..., Workers]) -> None:
-    server = start("max_payload: 1000")
-    first, _ = server.pids()
-    os.kill(first, signal.SIGSTOP)  # the first reload does not end
-    for number in range(1, 5):
-        server.process.signal("HUP")
-        server.wait_log(lambda log, number=number: log.count('Trapped "hangup" signal') == number)
-    os.kill(first, signal.SIGCONT)
-    server.wait_log(lambda log: log.count("[INF] Reloaded server configuration (") == 2)
-    server.process.signal("INT")
-    assert server.process.logged("Server Exiting..", WAIT_S)
-    assert server.log().count("[INF] Reloaded server configuration (") == 2
-
-
-def test_a_reload_of_what_cannot_change_is_refused(start: Callable[..., Workers]) -> None:
-    server = start()
-    config = server.directory / "server.conf"
-    config.write_text(config.read_text().replace("workers: 2", "workers: 3"))
-    server.process.signal("HUP")
-    assert server.process.logged("config reload not supported for workers: old=2, new=3", WAIT_S)
-    assert [each["state"] for each in server.page("/varz")["pyjs_workers"]] == ["ready", "ready"]
 
 
 def test_a_log_file_is_opened_again_after_it_was_renamed(
