@@ -26,6 +26,7 @@ from pyjs.base.log import Log
 from pyjs.base.rng import Rng
 from pyjs.base.timers import Timer, Timers
 from pyjs.config.options import AccountLimits, AccountOptions
+from pyjs.config.ports.advertised import advertised_address
 from pyjs.core.account import Account
 from pyjs.core.auth.permissions import Permissions, ResponsePermission
 from pyjs.core.auth.proxies import TrustedProxies
@@ -466,7 +467,7 @@ class Node(Host):
             host, port = self.options.websocket.host, self.websocket_port
             tls = websocket_tls_fields(self.options)
         elif self.options.client_advertise:
-            host, port = split_host_port(self.options.client_advertise, port)
+            host, port = advertised_address(self.options.client_advertise, port)
         fields: dict[str, object] = {
             "server_id": self.server_id,
             "server_name": self.server_name,
@@ -628,17 +629,6 @@ def websocket_tls_fields(options: Options) -> dict[str, object]:
     if not options.websocket.tls.certificates:
         return {**verify}
     return {"tls_required": True, **verify, "tls_available": True}
-
-
-def split_host_port(text: str, default_port: int) -> tuple[str, int]:
-    """Return the host and port in "host", "host:port" or "[v6]:port".
-
-    Without a port, `default_port` is returned.
-    """
-    host, colon, port = text.rpartition(":")
-    if not colon or port.endswith("]") or (":" in host and not host.endswith("]")):
-        host, port = text, str(default_port)
-    return host.strip("[]"), int(port)
 
 
 def settings_from(options: Options) -> SessionSettings:

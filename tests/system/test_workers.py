@@ -1,4 +1,4 @@
-"""A server of several processes: clients on any worker, streams, kills, signals, reloads, pages, refused options."""
+"""A server of several processes: clients on any worker, streams, kills, signals, pages, refused options."""
 
 from __future__ import annotations
 
@@ -26,11 +26,13 @@ JETSTREAM = 'jetstream: {store_dir: "<<store>>"}'
 class Workers:
     """A running server with workers."""
 
-    def __init__(self, directory: Path, config: str, count: int = 2) -> None:
+    def __init__(
+        self, directory: Path, config: str, count: int = 2, command: list[str] | None = None
+    ) -> None:
         self.directory = directory
         self.count = count
         text = f'workers: {count}\npid_file: "{directory}/pid"\n{config}'
-        self.process = ServerProcess(our_command(), text, directory, with_http=True, name="W")
+        self.process = ServerProcess(command or our_command(), text, directory, with_http=True, name="W")
         self.process.start()
         self._clients: list[NodeClient] = []
 
@@ -404,61 +406,6 @@ def test_clients_in_lame_duck_mode_are_told_by_their_worker(start: Callable[...,
 
 
 # -- configuration ---------------------------------------------------------------------------------------------
-
-
-def test_a_reload_reaches_all_workers(start: Callable[..., Workers]) -> None:
-    server = start("max_payload: 1000")
-    clients = server.clients()
-    config = server.directory / "server.conf"
-    config.write_text(config.read_text().replace("max_payload: 1000", "max_payload: 2000"))
-    server.process.signal("HUP")
-    assert server.process.logged(
-        "[INF] Reloaded server configuration (", WAIT_S
-    )  # not the line of one worker
-    for client in clients:
-        client.send(b"PUB x 1500\r\n" + b"a" * 1500 + b"\r\n")
-        client.fence()
-        assert client.errors == []
-    for number in (1, 2):
-        assert server.client(number).infos[0]["max_payload"] == 2000
-
-
-def test_a_worker_that_is_starting_gets_the_reload_when_it_is_ready(start: Callable[..., Workers]) -> None:
-    server = start("max_payload: 1000")
-    first, second = server.pids()
-    os.kill(first, signal.SIGSTOP)  # a replacement of the second worker waits for it before it is ready
-    os.kill(second, signal.SIGKILL)
-    server.wait_log(lambda log: log.count("Starting as W-2") == 2)  # it has read the file
-    config = server.directory / "server.conf"
-    config.write_text(config.read_text().replace("max_payload: 1000", "max_payload: 2000"))
-    server.process.signal("HUP")
-    server.wait_log(lambda log: "Reloaded: max_payload = 2000" in log)
-    os.kill(first, signal.SIGCONT)
-    server.wait_log(lambda log: log.count("worker 2: Reloaded: max_payload = 2000") == 1)
-    assert server.client(2).infos[0]["max_payload"] == 2000
-
-
-def test_reloads_that_wait_are_one_reload(start: Callable[..., Workers]) -> None:
-    server = start("max_payload: 1000")
-    first, _ = server.pids()
-    os.kill(first, signal.SIGSTOP)  # the first reload does not end
-    for number in range(1, 5):
-        server.process.signal("HUP")
-        server.wait_log(lambda log, number=number: log.count('Trapped "hangup" signal') == number)
-    os.kill(first, signal.SIGCONT)
-    server.wait_log(lambda log: log.count("[INF] Reloaded server configuration (") == 2)
-    server.process.signal("INT")
-    assert server.process.logged("Server Exiting..", WAIT_S)
-    assert server.log().count("[INF] Reloaded server configuration (") == 2
-
-
-def test_a_reload_of_what_cannot_change_is_refused(start: Callable[..., Workers]) -> None:
-    server = start()
-    config = server.directory / "server.conf"
-    config.write_text(config.read_text().replace("workers: 2", "workers: 3"))
-    server.process.signal("HUP")
-    assert server.process.logged("config reload not supported for workers: old=2, new=3", WAIT_S)
-    assert [each["state"] for each in server.page("/varz")["pyjs_workers"]] == ["ready", "ready"]
 
 
 def test_a_log_file_is_opened_again_after_it_was_renamed(

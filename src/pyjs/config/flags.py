@@ -12,8 +12,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyjs.config.errors import Place, Problem, did_you_mean, suggestion
-from pyjs.config.kinds import ADVERTISED_FIX, is_advertised
 from pyjs.config.options import LOG_FORMATS, Options
+from pyjs.config.ports.advertised import ADVERTISED_FIX, is_advertised
 from pyjs.config.table import assign
 
 if TYPE_CHECKING:

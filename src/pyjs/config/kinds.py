@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 INT32_MAX = (1 << 31) - 1
 ANY_HOST = "0.0.0.0"
-ADVERTISED_FIX = 'write "example.com:4222", or "[::1]:4222" for IPv6'
 
 Block = TypeVar("Block")
 
@@ -172,21 +171,6 @@ def _split_host_port(key: Key, value: Value, text: str) -> tuple[str, int]:
     except ValueError:
         cause = f'"{key.name}" has the port "{port}", which is no number'
         raise Refused(value.place, cause, "use a port from 1 to 65535, or -1 for any free one") from None
-
-
-def is_advertised(text: str) -> bool:
-    """Return whether `text` is an address that other programs can connect to: host or host:port."""
-    host, colon, port = text.rpartition(":")
-    if not colon or text.endswith("]"):
-        return True
-    is_port = port.isascii() and port.isdigit() and len(port) <= 5 and int(port) <= 65535
-    return is_port and (":" not in host or host.startswith("["))
-
-
-def check_advertised(reading: Reading, key: Key, value: Value, data: object) -> None:
-    """Refuse a text that is no host or host:port."""
-    if not is_advertised(str(data)):
-        raise Refused(value.place, f'"{key.name}" is "{data}", which is no host or host:port', ADVERTISED_FIX)
 
 
 def read_lower(reading: Reading, key: Key, value: Value, target: object) -> str:

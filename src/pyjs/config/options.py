@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pyjs.config.declared import DeclaredBlocks
+from pyjs.config.ports.advertised import advertised_address
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -377,12 +378,7 @@ class ClusterOptions:
 
         Without a port in `advertise`, the port is that of the cluster, or 0 if that is -1.
         """
-        if not self.advertise:
-            return None
-        host, _, port = self.advertise.rpartition(":")
-        return (
-            (host.strip("[]"), int(port)) if host and port.isdigit() else (self.advertise, max(0, self.port))
-        )
+        return advertised_address(self.advertise, max(0, self.port)) if self.advertise else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,6 @@ from pyjs.config.kinds import (
     STRINGS,
     AtLeast,
     Between,
-    check_advertised,
     count_31,
     port_in_range,
     positive_duration,
@@ -56,6 +55,7 @@ from pyjs.config.kinds import (
     read_map,
 )
 from pyjs.config.options import LOG_FORMATS, NS_PER_S, Options
+from pyjs.config.ports.advertised import check_advertised
 from pyjs.config.ports.cluster import CLUSTER, CLUSTER_LOGIN, read_cluster
 from pyjs.config.ports.http_login import HTTP_LOGIN, HTTP_LOGIN_BLOCK
 from pyjs.config.ports.websocket import LOGINS, WEBSOCKET, read_websocket

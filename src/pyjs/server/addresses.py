@@ -10,6 +10,12 @@ import fcntl
 import os
 import socket
 import struct
+from typing import TYPE_CHECKING
+
+from pyjs.config.ports.advertised import advertised_address
+
+if TYPE_CHECKING:
+    from pyjs.config.options import Options
 
 BACKLOG = 4096
 PRIVILEGED = 1024  # the first port that needs no privilege
@@ -180,6 +186,13 @@ def urls(scheme: str, host: str, port: int) -> list[str]:
     """Return the URLs of a listener on `host`; for a wildcard host, one per local address."""
     hosts = local_ips() if host in WILDCARDS else [host]
     return [f"{scheme}://{host_port(each, port)}" for each in hosts]
+
+
+def client_urls(options: Options, port: int) -> list[str]:
+    """Return the `host:port` addresses for clients: the advertised one, or those of this machine with `port`."""
+    if options.client_advertise:
+        return [host_port(*advertised_address(options.client_advertise, port))]
+    return reachable(options.host, port)
 
 
 def reachable(host: str, port: int) -> list[str]:

@@ -24,7 +24,7 @@ from pyjs.base.table import HASH_SEED_SIZE, set_hash_seed
 from pyjs.config.errors import ConfigError
 from pyjs.core.job import JobQueue
 from pyjs.node import Node
-from pyjs.server.addresses import ListenFailed, bind, host_port, reachable, urls
+from pyjs.server.addresses import ListenFailed, bind, client_urls, host_port, urls
 from pyjs.server.announce import announce_start
 from pyjs.server.connection import Connection
 from pyjs.server.declaring.part import DeclaredStreams
@@ -289,9 +289,7 @@ class Server:
             return
         from pyjs.server.cluster.port import RoutePort  # imported lazily: most servers are not in a cluster
 
-        advertised = self.options.client_advertise
-        urls = [advertised] if advertised else reachable(self.options.host, self.node.port)
-        cluster.set_own_urls(tuple(urls))
+        cluster.set_own_urls(tuple(client_urls(self.options, self.node.port)))
         try:
             self._routes = RoutePort(self.driver, self.options, cluster, self.connections)
         except TlsFailed as error:

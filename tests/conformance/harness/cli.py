@@ -12,6 +12,10 @@ One statement per line:
 
 Every command runs in a directory of this run, without the user's contexts. Only values that differ from one run to
 the next on the same server are masked (times, durations, ids, ports, sizes of the disk).
+
+Every command has a time limit. A command that `nats` or `unordered` runs is repeated once after that; the walk also
+has a limit for all its statements together, so that a server that answers nothing ends it early. The error has the
+command, its output, the slowest statements and the last lines of the server's log.
 """
 
 from __future__ import annotations
@@ -27,13 +31,16 @@ import time
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 from tests.conformance.harness.process import ServerProcess
 
 WALK = Path(__file__).resolve().parent.parent / "cli" / "walk.txt"
 VERSION = "v0.4.0"
-COMMAND_SECONDS = 60.0
+COMMAND_SECONDS = 30.0  # the slowest command takes 0.2 s on an idle machine
 WAIT_SECONDS = 30.0
+WALK_SECONDS = 120.0  # for all statements; 10 s on an idle machine
+SHOWN_MAX = 2000  # bytes of an output, or of a log, in an error
 POLL_SECONDS = 0.01
 CONFIG = 'jetstream { store_dir: "<<store>>", max_mem: 256MB, max_file: 1GB }'
 
@@ -68,11 +75,19 @@ def program() -> str | None:
     return os.environ.get("PYJS_NATS_CLI") or shutil.which("nats")
 
 
+class WalkFailed(Exception):
+    """A command hung twice, or the walk took too long. The text has the command and its output."""
+
+
 class Walk:
-    """One run of the script; `lines` holds the recorded lines of each statement."""
+    """One run of the script; `seen` holds the recorded lines of each statement, `played_again` the commands that hung
+    and ended when they were repeated.
+    """
 
     def __init__(self, nats: str, server: ServerProcess, directory: Path) -> None:
         self.seen: dict[str, list[str]] = {}
+        self.played_again: list[str] = []
+        self._seconds: dict[str, float] = {}  # by statement
         self._nats = nats
         self._server = server
         self._directory = directory
@@ -81,16 +96,37 @@ class Walk:
         self._environment = {**kept, "HOME": str(directory), "TZ": "UTC", "COLUMNS": "200", "NO_COLOR": "1"}
 
     def run(self, text: str) -> None:
-        """Run every statement of the script."""
+        """Run every statement of the script.
+
+        Raises:
+            WalkFailed: a command hung twice, or the walk took longer than WALK_SECONDS.
+        """
         try:
             for number, line in enumerate(text.splitlines(), 1):
                 if line.strip() and not line.startswith("#"):
-                    verb, _, rest = line.partition(" ")
-                    self.seen[f"{number}: {line}"] = self._statement(verb, rest)
+                    self._timed(f"{number}: {line}")
         finally:
             for process in self._running.values():
                 process.kill()
                 process.wait()
+
+    def _timed(self, statement: str) -> None:
+        verb, _, rest = statement.partition(": ")[2].partition(" ")
+        begun = time.monotonic()
+        self.seen[statement] = self._statement(verb, rest)
+        self._seconds[statement] = time.monotonic() - begun
+        if sum(self._seconds.values()) > WALK_SECONDS:
+            lines = "\n".join(self.seen[statement])
+            self._fail(
+                f"the walk takes longer than {WALK_SECONDS:g} s, after {statement}, which printed:\n{lines}"
+            )
+
+    def _fail(self, problem: str) -> NoReturn:
+        slowest = sorted(self._seconds.items(), key=lambda item: -item[1])[:5]
+        listed = "\n".join(f"{seconds:6.1f} s {statement}" for statement, seconds in slowest)
+        raise WalkFailed(
+            f"{problem}\nslowest statements:\n{listed}\nend of the server's log:\n{self._server.log_end(SHOWN_MAX)}"
+        )
 
     def _statement(self, verb: str, rest: str) -> list[str]:
         first, _, more = rest.partition(" ")
@@ -102,7 +138,8 @@ class Walk:
         if verb == "start":
             self._start(first, shlex.split(more))
         elif verb == "shows":
-            return self._until(lambda: more in self._output(first), f"{first} does not show it")
+            missing = self._until(lambda: more in self._output(first), f"{first} does not show it, but:")
+            return [*missing, *masked(self._output(first))] if missing else []
         elif verb in ("end", "stop"):
             return self._end(first, interrupt=verb == "stop")
         elif verb == "listening":
@@ -119,7 +156,22 @@ class Walk:
         return []
 
     def _command(self, arguments: list[str]) -> list[str]:
-        done = subprocess.run(
+        try:
+            done = self._run(arguments)
+        except subprocess.TimeoutExpired as hung:
+            problem = (
+                f"nats {shlex.join(arguments)} hung for {COMMAND_SECONDS:g} s and printed:\n{_end_of(hung)}"
+            )
+            try:
+                done = self._run(arguments)
+            except subprocess.TimeoutExpired as again:
+                self._fail(f"{problem}\nand when it was repeated:\n{_end_of(again)}")
+            self.played_again.append(problem)
+        output = done.stdout.decode("utf-8", "replace").replace(f"{self._directory}/", "")
+        return [f"exit {done.returncode}", *masked(output)]
+
+    def _run(self, arguments: list[str]) -> subprocess.CompletedProcess[bytes]:
+        return subprocess.run(
             self._line(arguments),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -127,9 +179,8 @@ class Walk:
             cwd=self._directory,
             env=self._environment,
             timeout=COMMAND_SECONDS,
+            check=False,
         )
-        output = done.stdout.decode("utf-8", "replace").replace(f"{self._directory}/", "")
-        return [f"exit {done.returncode}", *masked(output)]
 
     def _line(self, arguments: list[str]) -> list[str]:
         return [self._nats, "--server", f"nats://127.0.0.1:{self._server.port}", *arguments]
@@ -154,10 +205,11 @@ class Walk:
             process.send_signal(signal.SIGINT)
         try:
             process.wait(COMMAND_SECONDS)
+            code = "interrupted" if interrupt else f"exit {process.returncode}"
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-        code = "interrupted" if interrupt else f"exit {process.returncode}"
+            code = f"{name} hung for {COMMAND_SECONDS:g} s, and was killed"
         return [code, *masked(self._output(name))]
 
     def _is_listened_to(self, subject: str) -> bool:
@@ -174,6 +226,12 @@ class Walk:
         return []
 
 
+def _end_of(hung: subprocess.TimeoutExpired) -> str:
+    """Return the end of the output of a command that was killed."""
+    output: bytes = hung.output or b"(nothing)"
+    return output[-SHOWN_MAX:].decode("utf-8", "replace")
+
+
 def masked(output: str) -> list[str]:
     """Return the lines of an output, without blank lines and with values that differ between runs masked."""
     for pattern, mask in MASKS:
@@ -181,8 +239,12 @@ def masked(output: str) -> list[str]:
     return [line.strip() for line in output.splitlines() if line.strip()]
 
 
-def walk(nats: str, command: list[str], directory: Path) -> dict[str, list[str]]:
-    """Return the recorded lines of a run with a fresh server of `command`, by statement."""
+def walk(nats: str, command: list[str], directory: Path) -> Walk:
+    """Return a complete run with a fresh server of `command`.
+
+    Raises:
+        WalkFailed: see `Walk.run`.
+    """
     directory.mkdir(parents=True)
     server = ServerProcess(command, CONFIG, directory, with_http=True)
     server.start()
@@ -193,7 +255,7 @@ def walk(nats: str, command: list[str], directory: Path) -> dict[str, list[str]]
         steps.run(WALK.read_text("utf-8"))
     finally:
         server.kill()
-    return steps.seen
+    return steps
 
 
 def differences(peer: dict[str, list[str]], ours: dict[str, list[str]]) -> dict[str, list[str]]:

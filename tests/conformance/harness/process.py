@@ -124,6 +124,10 @@ class ServerProcess:
             time.sleep(0.005)  # polling: no event signals a new line in a log file
         return True
 
+    def log_end(self, size: int) -> str:
+        """Return the last `size` bytes of the log."""
+        return self._log.read_bytes()[-size:].decode("utf-8", "replace")
+
     def _spawn(self) -> None:
         if not self._is_fixed:
             self.port = free_port()

@@ -137,7 +137,7 @@ def test_a_form_of_the_log_that_does_not_exist_is_refused() -> None:
 
 
 @pytest.mark.parametrize("flag", ["client_advertise", "cluster_advertise"])
-@pytest.mark.parametrize("address", ["h:x", "h:99999", "h:" + "9" * 5000, "h:\u00b2", "::1"])
+@pytest.mark.parametrize("address", ["h:x", "h:99999", "h:" + "9" * 5000, "h:\u00b2", "::1", ":1", "a b"])
 def test_an_address_that_nobody_can_reach_is_refused(flag: str, address: str) -> None:
     (problem,) = apply_flags(Options(), {flag: address}, {})
 

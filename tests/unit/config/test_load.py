@@ -76,7 +76,7 @@ def test_an_address_is_taken_apart(load: Load, line: str, host: str, port: int) 
 
 
 @pytest.mark.parametrize(
-    "advertise", ["example.com", "example.com:4222", "[::1]:4222", "[::1]", "10.0.0.1:1"]
+    "advertise", ["example.com", "example.com:4222", "[::1]:4222", "[::1]", "10.0.0.1:1", "a:0"]
 )
 def test_client_advertise_takes_a_host_with_or_without_port(load: Load, advertise: str) -> None:
     assert load(f'client_advertise: "{advertise}"').client_advertise == advertise

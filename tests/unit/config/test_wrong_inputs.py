@@ -114,6 +114,20 @@ WRONG = [
     ("client_advertise: a:b:c", "1:19", "is no host or host:port", '"[::1]:4222"'),
     ("client_advertise: a:99999", "1:19", "is no host or host:port", "example.com:4222"),
     ("client_advertise: a:\u00b2", "1:19", "is no host or host:port", "example.com:4222"),
+    (
+        'client_advertise: ":4222"',
+        "1:19",
+        '"client_advertise" is ":4222", which is no host',
+        "example.com:4222",
+    ),
+    ('cluster {port: 1, advertise: "[x]y:1"}', "1:30", '"advertise" is "[x]y:1", which is no', "[::1]:4222"),
+    ('cluster {port: 1, advertise: "a b:1"}', "1:30", '"advertise" is "a b:1", which is no', "example.com"),
+    (
+        'websocket {port: 1, no_tls: true, advertise: ":1"}',
+        "1:46",
+        '"advertise" is ":1", which is',
+        "example",
+    ),
     ("cluster {port: 1, advertise: a:b}", "1:30", '"advertise" is "a:b", which is no', "example.com:4222"),
     ("websocket {port: 1, no_tls: true, advertise: a:b}", "1:46", "is no host or host:port", "example.com"),
     # Users

@@ -2,8 +2,9 @@ import socket
 
 import pytest
 
+from pyjs.config.options import Options
 from pyjs.server import addresses
-from pyjs.server.addresses import ListenFailed, host_port, listen, local_ips, plain_ip, urls
+from pyjs.server.addresses import ListenFailed, client_urls, host_port, listen, local_ips, plain_ip, urls
 
 
 def connects(family: socket.AddressFamily, host: str, port: int) -> bool:
@@ -93,3 +94,11 @@ def test_without_ipv6_addresses_the_others_are_listed(monkeypatch: pytest.Monkey
     monkeypatch.setattr(addresses, "IF_INET6", "/nonexistent")
 
     assert "127.0.0.1" in local_ips()
+
+
+@pytest.mark.parametrize(
+    ("advertised", "told"),
+    [("", "127.0.0.1:4222"), ("a", "a:4222"), ("a:0", "a:4222"), ("a:5", "a:5"), ("[::1]", "[::1]:4222")],
+)
+def test_clients_are_told_the_advertised_address_with_its_port(advertised: str, told: str) -> None:
+    assert client_urls(Options(host="127.0.0.1", client_advertise=advertised), 4222) == [told]

@@ -16,12 +16,12 @@ from pyjs.config.kinds import (
     INT,
     LISTEN_HERE,
     STRING,
-    check_advertised,
     fill,
     map_kind,
     port_in_range,
 )
 from pyjs.config.options import ClusterLogin, ClusterOptions, Options, RouteUrl, is_bcrypt
+from pyjs.config.ports.advertised import check_advertised
 from pyjs.config.ports.replicated import check_replicated
 from pyjs.config.table import Key, Kind, Reading, Table, Unsupported
 from pyjs.config.tls import TLS_BLOCK

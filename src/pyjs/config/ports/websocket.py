@@ -20,11 +20,11 @@ from pyjs.config.kinds import (
     STRING,
     STRING_MAP,
     STRINGS,
-    check_advertised,
     fill,
     port_in_range,
 )
 from pyjs.config.options import NS_PER_S, Options, WebSocketLogins, WebSocketOptions
+from pyjs.config.ports.advertised import check_advertised
 from pyjs.config.table import Key, Kind, Reading, Table
 from pyjs.config.tls import TLS_BLOCK
 from pyjs.config.values import Value

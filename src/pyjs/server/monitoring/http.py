@@ -1,9 +1,9 @@
 """HTTP/1.1 for the monitoring port: one asyncio protocol for each connection; httptools parses.
 
 Every method is answered like GET, and HEAD without the body, as in nats-server; probes rely on that. The handler
-gets the body and some headers of a POST, which only the actions of the dashboard use. Input is parsed in slices, and
-parsing stops while a request waits for its answer. So thousands of requests in one packet delay other work no more
-than a few requests do.
+gets the body and some headers of a POST, which only the actions of the dashboard use; other bodies are discarded.
+Input is parsed in slices, and parsing stops while a request waits for its answer. So thousands of requests in one
+packet delay other work no more than a few requests do.
 
 Source: RFC 9112; behaviour of nats-server 2.15.1 (a request that is not complete after five seconds gets a 400).
 """
@@ -20,13 +20,17 @@ import httptools
 from pyjs.monitor.dashboard.posted import KEPT_HEADERS, Posted
 from pyjs.monitor.response import Response, text_response
 from pyjs.server.addresses import host_port
+from pyjs.server.monitoring.kernel_queue import unacknowledged
 
 if TYPE_CHECKING:
     from pyjs.server.listener import Listener
     from pyjs.server.monitoring.port import MonitorPort, Work
 
-REQUEST_SIZE_MAX = 64 * 1024  # bytes of request line, headers and body
-BODY_MAX = 16 * 1024  # bytes of a body
+REQUEST_SIZE_MAX = 64 * 1024  # bytes of request line, headers and lengths of chunks
+BODY_MAX = 16 * 1024  # bytes of the body of a POST
+DISCARDED_MAX = (
+    256 * 1024 - 1
+)  # bytes of another body; with more, nats-server answers and closes the connection
 CONTENT_LENGTH = b"content-length"
 SLICE = 4096  # bytes parsed at once: some two hundred of the shortest requests
 REASONS = {
@@ -75,7 +79,8 @@ class HttpConnection(asyncio.Protocol):
         self._input = b""  # received bytes that are not parsed yet
         self._target = b""
         self._headers: dict[bytes, bytes] = {}  # those of USED_HEADERS, by name in lower case
-        self._body = b""
+        self._body = b""  # of a POST
+        self._body_left = 0  # bytes by which the body may still grow
         self._requests: deque[Asked] = deque()
         self._work: Work | None = None  # composes the answer to the first of `_requests`
         self._queued = False  # `step` will be called
@@ -83,10 +88,10 @@ class HttpConnection(asyncio.Protocol):
         self._full = False  # the peer does not read: answering is paused
         self._ended = False  # the peer has ended its output
         self._begun = False  # a request has begun and is incomplete
-        self._request_size = 0  # bytes parsed since the last complete request
+        self._request_size = 0  # bytes parsed since the last complete request, without bodies
         self._refusal = 0  # status of the answer that ends the connection after `_requests`; 0: none
         self._deadline = 0.0  # time by which the peer must act, on the loop's clock
-        self._unsent = 0  # bytes that the peer had not read at the last check
+        self._unread = 0  # `unread_size` at the last check
         self.transport: asyncio.Transport
 
     # -- called by the transport -------------------------------------------------------------------------------
@@ -180,15 +185,23 @@ class HttpConnection(asyncio.Protocol):
         """Return the number of bytes of unsent answers in the transport."""
         return self.transport.get_write_buffer_size()
 
+    def unread_size(self) -> int:
+        """Return the number of bytes of answers that the peer's system has not acknowledged.
+
+        The kernel takes more from the transport only when a third of its send buffer is free, which has several
+        megabytes: a slow peer needs much longer for that than STALLED_S.
+        """
+        return self.pending_size() + unacknowledged(self.transport.get_extra_info("socket"))
+
     # -- parts -------------------------------------------------------------------------------------------------
     def _check_reader(self, now: float) -> None:
         """Abort the connection if its peer has read nothing for STALLED_S."""
-        unsent = self.pending_size()
-        if unsent < self._unsent:
+        unread = self.unread_size()
+        if unread < self._unread:
             self._expect(STALLED_S)
         elif now >= self._deadline:
             self.transport.abort()
-        self._unsent = unsent
+        self._unread = unread
 
     def _expect(self, seconds: float) -> None:
         self._deadline = self._port.loop.time() + seconds
@@ -265,16 +278,19 @@ class HttpConnection(asyncio.Protocol):
             self._headers[name] = value if before is None else before + b", " + value
 
     def on_headers_complete(self) -> None:
-        """Refuse the request if its body will be longer than BODY_MAX."""
+        """Refuse the request if its body will be longer than its method permits."""
+        self._body_left = body_max = BODY_MAX if self._is_post() else DISCARDED_MAX
         digits = self._headers.get(CONTENT_LENGTH, b"").strip().lstrip(b"0")
-        if len(digits) > len(str(BODY_MAX)) or int(digits or b"0") > BODY_MAX:
+        if len(digits) > len(str(body_max)) or int(digits or b"0") > body_max:
             self._refusal = 413
 
     def on_body(self, data: bytes) -> None:
-        """Append a part of the body; refuse the request if the body is longer than BODY_MAX."""
-        if len(self._body) + len(data) > BODY_MAX:
+        """Append a part of the body of a POST, discard that of another request; refuse a body that is too long."""
+        self._request_size -= len(data)
+        self._body_left -= len(data)
+        if self._body_left < 0:
             self._refusal = 413
-        if not self._refusal:
+        elif self._is_post() and not self._refusal:
             self._body += data
 
     def on_message_complete(self) -> None:
@@ -284,12 +300,16 @@ class HttpConnection(asyncio.Protocol):
         if self._refusal:
             return
         parser = self._parser
-        method = parser.get_method()
         target = self._target.decode("latin-1")
         keep_alive, version = parser.should_keep_alive(), parser.get_http_version()
         credentials = self._headers.pop(AUTHORIZATION, b"")
-        posted = self._posted() if method == b"POST" else None
-        self._requests.append(Asked(target, credentials, method == b"HEAD", keep_alive, version, posted))
+        posted = self._posted() if self._is_post() else None
+        head_only = parser.get_method() == b"HEAD"
+        self._requests.append(Asked(target, credentials, head_only, keep_alive, version, posted))
+
+    def _is_post(self) -> bool:
+        method: bytes = self._parser.get_method()
+        return method == b"POST"
 
     def _posted(self) -> Posted:
         headers = {name.decode(): value.decode("latin-1").strip() for name, value in self._headers.items()}

@@ -43,6 +43,7 @@ class Overseer:
         self._server: Server
         self._starting: asyncio.Task[None] | None = None
         self._pages: Pages | None = None
+        self._stopping = False  # a stop was requested, perhaps before there is a server
         self._loaded_ns = 0  # time of the last read of the configuration
         self._first: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         self._channel = Channel(self._taken, self._stop_with_all)
@@ -54,7 +55,12 @@ class Overseer:
         return await self._first
 
     async def serve(self, command: Command, stands_in: bool) -> int:
-        """Start the server of `command` and wait until it ends; return the exit code."""
+        """Start the server of `command` and wait until it ends; return the exit code.
+
+        If a stop was requested before, the server is not started.
+        """
+        if self._stopping:
+            return 0
         self._server = server = command.server
         self._loaded_ns = server.clock.now_ns()
         spin = pays() and (os.cpu_count() or 1) > (server.options.workers)
@@ -78,6 +84,7 @@ class Overseer:
 
     def stop(self) -> None:
         """Stop the worker, even in the middle of its start."""
+        self._stopping = True
         if not self._first.done():
             self._first.cancel()
         elif self._starting is not None:

@@ -26,6 +26,7 @@ BACKOFF_MAX_S = 30.0
 # seconds for which a worker must have been ready, so that the wait after its next crash is BACKOFF_S
 LASTING_S = 60.0
 PAGE_S = 5.0  # seconds within which a worker must answer a request for a page
+CONFIRM_S = 5.0  # seconds without an answer to a reload after which the log names the worker
 LAST_WORDS_S = 1.0  # seconds to wait for the end of the channel after its process has ended
 CHUNK = 65536
 MODULE = "pyjs.server.workers.child"
@@ -229,8 +230,18 @@ class WorkerProcess:
         return page
 
     async def reload(self) -> str:
-        """Request that the process reads the configuration again; return the error message, or "" on success."""
-        found = await self._ask({"do": "reload"})
+        """Request that the process reads the configuration again; return the error message, or "" on success.
+
+        The log names a process that does not answer within CONFIRM_S seconds; it is awaited until it answers or ends.
+        """
+        asked = self._ask({"do": "reload"})
+        answered, _ = await asyncio.wait((asked,), timeout=CONFIRM_S)
+        if not answered:
+            self._log.warn(
+                f"{self} (pid {self.pid}) has not confirmed the reload after {CONFIRM_S:g} s;"
+                " later reloads wait until it answers or ends"
+            )
+        found = await asked
         return "it has ended meanwhile" if found is None else str(found[0]["error"])
 
     def reload_when_ready(self) -> None:

@@ -5,88 +5,16 @@ import random
 import re
 import socket
 import weakref
-from collections.abc import AsyncIterator, Generator
 
 import pytest
+from tests.unit.server.monitoring.conftest import Site
 
-from pyjs.base.log import ListLog
-from pyjs.monitor.dashboard.posted import Posted
-from pyjs.monitor.response import Response, text_response
-from pyjs.server.addresses import listen
-from pyjs.server.listener import Listener
-from pyjs.server.monitoring import http
 from pyjs.server.monitoring import port as monitor_port
-from pyjs.server.monitoring.guard import Guard
 from pyjs.server.monitoring.http import (
     BODY_MAX,
-    BUFFER_HIGH,
+    DISCARDED_MAX,
     REQUEST_SIZE_MAX,
-    STALLED_S,
-    HttpConnection,
 )
-from pyjs.server.monitoring.port import MonitorPort
-
-
-class Site:
-    """A monitoring port that answers with the requested path."""
-
-    def __init__(self) -> None:
-        self.log = ListLog()
-        # steps of long answers: number, and connections open at that time
-        self.steps: list[tuple[int, int]] = []
-        self.posted: list[Posted | None] = []
-        self.loop = asyncio.get_running_loop()
-        self.monitor = MonitorPort(self.loop, self.answer, Guard(self.loop, None, ""), self.log)
-        self.connections = self.monitor.connections
-        self.listener = Listener(self.loop, listen("127.0.0.1", -1), "Monitor", self.log)
-        self.port = self.listener.port
-
-    async def start(self) -> None:
-        await self.listener.start(lambda: HttpConnection(self.monitor, self.listener))
-
-    async def connect(self, **options: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        return await asyncio.open_connection("127.0.0.1", self.port, **options)
-
-    def answer(self, target: str, posted: Posted | None) -> Generator[None, None, Response]:
-        self.posted.append(posted)
-        for step in range({"/long": 3, "/endless": 10**9}.get(target, 0)):
-            self.steps.append((step, len(self.connections)))
-            yield
-        if target == "/broken":
-            raise ZeroDivisionError("broken view")
-        if target == "/big":
-            return text_response(200, "x" * BUFFER_HIGH)
-        if target == "/huge":
-            return Response(200, b"", rest=(b"x" * BUFFER_HIGH,) * 16)
-        if target == "/pieces":
-            return Response(200, b"one ", rest=(b"two ", b"three"))
-        return text_response(404 if target == "/missing" else 200, target)
-
-    async def ask(self, request: bytes) -> bytes:
-        """Send `request` and return all bytes until the server closes the connection."""
-        reader, writer = await self.connect()
-        writer.write(request)
-        answer = await asyncio.wait_for(reader.read(), 60)
-        writer.close()
-        return answer
-
-    async def ask_and_end(self, request: bytes) -> bytes:
-        """Send `request` and nothing more, and return all bytes until the server closes the connection."""
-        reader, writer = await self.connect()
-        writer.write(request)
-        writer.write_eof()
-        answer = await asyncio.wait_for(reader.read(), 60)
-        writer.close()
-        return answer
-
-
-@pytest.fixture
-async def site() -> AsyncIterator[Site]:
-    made = Site()
-    await made.start()
-    yield made
-    made.monitor.stop()
-    made.listener.close()
 
 
 def body(answer: bytes) -> bytes:
@@ -191,6 +119,47 @@ async def test_a_body_that_is_too_large_is_refused_before_it_comes(site: Site, s
 
     assert answer.startswith(b"HTTP/1.1 413 Content Too Large\r\n")
     assert site.posted == []
+
+
+@pytest.mark.parametrize("method", [b"GET", b"HEAD", b"PUT"])
+async def test_the_body_of_another_method_is_discarded_up_to_its_maximum(site: Site, method: bytes) -> None:
+    head = method + b" /a HTTP/1.1\r\nHost: x\r\n"
+    whole = b"x" * DISCARDED_MAX  # as nats-server 2.15.1: up to here, the next request is answered
+    chunks = b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in (whole[:40_000], whole[40_000:], b""))
+    asked = head + b"Content-Length: %d\r\n\r\n" % DISCARDED_MAX + whole
+    asked += head + b"Transfer-Encoding: chunked\r\n\r\n" + chunks
+
+    answer = await site.ask(asked + b"GET /b HTTP/1.1\r\nConnection: close\r\n\r\n")
+
+    assert answer.count(b"HTTP/1.1 200 OK\r\n") == 3
+    assert body(answer).endswith(b"/b")
+    assert site.posted == [None] * 3
+
+
+@pytest.mark.parametrize("size", [DISCARDED_MAX + 1, 999_999, 1 << 40, 1 << 63])
+async def test_a_longer_body_of_another_method_is_refused_before_it_comes(site: Site, size: int) -> None:
+    answer = await site.ask(b"GET /a HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\nx" % size)
+
+    assert answer.startswith(b"HTTP/1.1 413 Content Too Large\r\n")
+    assert site.posted == []
+
+
+async def test_chunks_of_another_method_that_are_too_large_together_are_refused(site: Site) -> None:
+    chunk = b"10000\r\n" + b"x" * 65536 + b"\r\n"
+    head = b"GET /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+    answer = await site.ask(head + chunk * 4 + b"0\r\n\r\n")
+
+    assert answer.startswith(b"HTTP/1.1 413 ")
+    assert site.posted == []
+
+
+async def test_the_sizes_of_many_small_chunks_count_as_the_request(site: Site) -> None:
+    head = b"GET /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+    answer = await site.ask(head + b"1\r\nx\r\n" * 14_000)
+
+    assert answer.startswith(b"HTTP/1.1 431 ")
 
 
 async def test_a_refusal_behind_a_queued_request_closes_the_connection_at_once(site: Site) -> None:
@@ -323,45 +292,6 @@ async def test_open_connections_are_known_and_can_be_closed(site: Site) -> None:
     assert not site.connections
 
 
-async def test_a_peer_that_asks_and_does_not_read_costs_little_and_gets_every_answer(site: Site) -> None:
-    reader, writer = await site.connect(limit=1000)
-    asked = 60
-    writer.write(b"GET /big HTTP/1.1\r\nHost: x\r\n\r\n" * (asked - 1))
-    writer.write(b"GET /big HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-    await writer.drain()
-    while not site.connections or not next(iter(site.connections)).pending_size():
-        await asyncio.sleep(0.001)
-    (connection,) = site.connections
-
-    assert connection.pending_size() < 3 * BUFFER_HIGH
-    answer = await asyncio.wait_for(reader.read(), 30)
-
-    assert answer.count(b"HTTP/1.1 200 OK") == asked
-    writer.close()
-
-
-async def test_a_peer_that_reads_some_answers_and_asks_on_is_not_listened_to(site: Site) -> None:
-    asked = b"GET /big HTTP/1.1\r\nHost: x\r\n\r\n" * 60
-    with socket.create_connection(("127.0.0.1", site.port)) as peer:
-        peer.setblocking(False)
-        peer.send(asked)
-        while not site.connections or not next(iter(site.connections)).pending_size():
-            await asyncio.sleep(0.001)
-        (connection,) = site.connections
-        answered = len(connection._requests)
-        # each time there was room again, the client filled it
-        while len(connection._requests) > answered - 5:
-            await site.loop.sock_recv(peer, 1 << 20)
-
-        for _ in range(100):
-            with contextlib.suppress(BlockingIOError):
-                peer.send(asked)
-            await asyncio.sleep(0.001)
-
-        assert len(connection._requests) < 60
-        connection.abort()
-
-
 async def test_an_answer_that_takes_long_leaves_time_for_others_and_keeps_its_place(site: Site) -> None:
     requests = (
         b"GET /long HTTP/1.1\r\nHost: x\r\n\r\nGET /next HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
@@ -438,14 +368,6 @@ async def test_a_connection_that_ends_leaves_nothing_for_the_collector_of_cycles
         gc.enable()
 
 
-@pytest.fixture
-def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the server wait only briefly for slow peers."""
-    monkeypatch.setattr(http, "REQUEST_S", 0.02)
-    monkeypatch.setattr(http, "STALLED_S", 0.02)
-    monkeypatch.setattr(monitor_port, "SWEEP_S", 0.01)
-
-
 @pytest.mark.usefixtures("hasty")
 @pytest.mark.parametrize(
     "half",
@@ -475,47 +397,6 @@ async def test_bytes_of_a_request_that_trickle_in_do_not_keep_it_open(site: Site
 
     assert (await refused).startswith(b"HTTP/1.1 400")
     writer.close()
-
-
-@pytest.mark.usefixtures("hasty")
-async def test_a_peer_that_reads_no_answer_is_dropped(site: Site) -> None:
-    with socket.create_connection(("127.0.0.1", site.port)) as peer:
-        peer.setblocking(False)
-        peer.send(b"GET /big HTTP/1.1\r\nHost: x\r\n\r\n" * 60)
-        while not site.connections:
-            await asyncio.sleep(0.001)
-
-        await asyncio.wait_for(site.connections.wait_empty(), 60)
-
-
-@pytest.mark.usefixtures("hasty")
-async def test_a_peer_that_does_not_read_the_last_answer_is_dropped(site: Site) -> None:
-    with socket.create_connection(("127.0.0.1", site.port)) as peer:
-        peer.send(b"GET /huge HTTP/1.1\r\nConnection: close\r\n\r\n")
-        while not site.connections:
-            await asyncio.sleep(0.001)
-
-        await asyncio.wait_for(site.connections.wait_empty(), 60)
-
-
-async def test_a_peer_that_reads_the_last_answer_slowly_is_not_dropped(site: Site) -> None:
-    with socket.create_connection(("127.0.0.1", site.port)) as peer:
-        peer.setblocking(False)
-        peer.send(b"GET /huge HTTP/1.1\r\nConnection: close\r\n\r\n")
-        while not site.connections or not next(iter(site.connections)).transport.is_closing():
-            await asyncio.sleep(0.001)
-        (connection,) = site.connections
-        connection.check_deadline(site.loop.time())
-        unsent = connection.pending_size()
-        while connection.pending_size() == unsent:
-            await site.loop.sock_recv(peer, 1 << 20)
-
-        connection.check_deadline(site.loop.time() + STALLED_S + 1)
-        left = connection.pending_size()
-        connection.check_deadline(site.loop.time() + STALLED_S + 1)  # nothing was read since the last check
-
-        assert left
-        await asyncio.wait_for(site.connections.wait_empty(), 60)
 
 
 async def test_thousands_of_requests_in_one_packet_delay_another_peer_by_one_step_at_a_time(
