@@ -303,7 +303,7 @@ class LatencyKeys(TypedDict, total=False):
     """The block `latency`."""
 
     sampling: int | str
-    """Percentage of the requests that are measured; `headers`: those whose tracing header asks for it."""
+    """Percentage of requests that are measured; `headers`: those whose tracing header asks for it."""
     subject: str
     """The subject of the samples, in the exporting account."""
 
@@ -453,7 +453,7 @@ class JetStreamKeys(TypedDict, total=False):
     store_dir: FilePath
     """The directory that contains the store `jetstream`; empty: a temporary one, with a warning."""
     max_mem: int | str
-    """Maximum size of all memory streams in bytes; -1: three quarters of the machine's memory, 0: none."""
+    """Maximum size of all memory streams in bytes; -1: three quarters of the memory, 0: none."""
     max_file: int | str
     """Maximum size of all file streams in bytes; -1: three quarters of the free disk space."""
     sync_interval: Duration

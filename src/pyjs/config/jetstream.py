@@ -225,7 +225,7 @@ JETSTREAM = Table(
         Key(
             "max_mem",
             STORAGE_SIZE,
-            "Maximum size of all memory streams in bytes; -1: three quarters of the machine's memory, 0: none.",
+            "Maximum size of all memory streams in bytes; -1: three quarters of the memory, 0: none.",
             ("max_mem_store", "max_memory_store"),
             _dynamic,
             attrs=("max_memory",),

@@ -386,7 +386,7 @@ class LatencyOptions(Options):
 
     sampling: int | str | None = Field(
         default=None,
-        description="Percentage of the requests that are measured; `headers`: those whose tracing header asks for it.",
+        description="Percentage of requests that are measured; `headers`: those whose tracing header asks for it.",
     )
     subject: str | None = Field(
         default=None, description="The subject of the samples, in the exporting account."
@@ -569,7 +569,7 @@ class JetStreamOptions(Options):
     )
     max_mem: int | str | None = Field(
         default=None,
-        description="Maximum size of all memory streams in bytes; -1: three quarters of the machine's memory, 0: none.",
+        description="Maximum size of all memory streams in bytes; -1: three quarters of the memory, 0: none.",
     )
     max_file: int | str | None = Field(
         default=None,

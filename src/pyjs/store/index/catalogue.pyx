@@ -518,6 +518,8 @@ cdef class Catalogue:
         cdef uint64_t rest = seq, found = 0
         while found == 0 and rest:
             found = self.prev_some(&rest, f)
+            if found == 0 and rest and self.subjects.learn(f, 0):   # too many subjects match to look them up
+                found = self.scan_back(&rest, rest, f)
         return found
 
     cdef uint64_t prev_some(self, uint64_t* seq, StoreFilter f) noexcept nogil:

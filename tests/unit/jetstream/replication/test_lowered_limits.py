@@ -11,7 +11,7 @@ import pytest
 from tests.support.replicated import Cluster
 
 from pyjs.jetstream.cluster.assignments import stored_config
-from pyjs.jetstream.stream.replicated import operations
+from pyjs.jetstream.stream import lowered_limits
 from pyjs.store import trimming
 
 STEP = 5
@@ -27,7 +27,7 @@ def test_a_replica_that_ended_while_limits_were_lowered_has_the_same_messages(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: int
 ) -> None:
     # given: many subjects with one message, then many messages of one subject
-    monkeypatch.setattr(operations, "STEP", STEP)
+    monkeypatch.setattr(lowered_limits, "STEP", STEP)
     monkeypatch.setattr(trimming, "STEP", STEP)
     cluster = Cluster(tmp_path)
     assignment = cluster.create(storage="file")
@@ -39,7 +39,7 @@ def test_a_replica_that_ended_while_limits_were_lowered_has_the_same_messages(
     store, ended = victim.stream.store, []
 
     def trimmed(given: Any, *limits: int) -> Iterator[None]:
-        for number, _ in enumerate(operations_trim(given, *limits)):
+        for number, _ in enumerate(trim_steps(given, *limits)):
             if given is store and number == steps:
                 break
             yield
@@ -48,13 +48,13 @@ def test_a_replica_that_ended_while_limits_were_lowered_has_the_same_messages(
             cluster.kill(victim.number)
             raise Ended
 
-    operations_trim = operations.trim_steps
-    monkeypatch.setattr(operations, "trim_steps", trimmed)
+    trim_steps = trimming.trim_steps
+    monkeypatch.setattr(lowered_limits, "trim_steps", trimmed)
     # when: both limits are lowered, and one replica ends after some steps
     lowered = replace(assignment.config, max_msgs=SUBJECTS + 3, max_msgs_per_subject=1)
     cluster.change(replace(assignment, stored=stored_config(lowered)))
     cluster.until(lambda: ended)
-    monkeypatch.setattr(operations, "trim_steps", operations_trim)
+    monkeypatch.setattr(lowered_limits, "trim_steps", trim_steps)
     cluster.start(victim.number)
     cluster.settle()
     # then: the limit by subject was applied before the other
