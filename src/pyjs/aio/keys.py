@@ -194,7 +194,7 @@ class WebSocketKeys(TypedDict, total=False):
     headers: Mapping[str, str]
     """Additional headers in the answer to an upgrade."""
     authorization: WebSocketAuthorizationKeys
-    """The login for clients of this port, in place of the top-level block `authorization`."""
+    """The login for clients of this port, in place of the top-level `authorization` block."""
     no_auth_user: str
     """The user of clients of this port that send no credentials."""
     jwt_cookie: str
@@ -598,7 +598,7 @@ class ConfigKeys(TypedDict, total=False):
     no_system_account: bool
     """Turn the system account off."""
     operator: str | Sequence[str]
-    """Tokens of operators, or files with them; tokens then also define accounts and users."""
+    """JWTs of operators, or paths of files with them. Accounts and users are then defined by JWTs too."""
     trusted_keys: str | Sequence[str]
     """Public keys of operators, in place of their tokens."""
     resolver: str | ResolverKeys
@@ -614,4 +614,4 @@ class ConfigKeys(TypedDict, total=False):
     jetstream: bool | JetStreamKeys
     """JetStream: on, off, or its options."""
     store_dir: FilePath
-    """The same as `store_dir` of the block `jetstream`."""
+    """The same as `store_dir` of the `jetstream` block."""

@@ -452,7 +452,7 @@ TOP = Table(
         Key(
             "store_dir",
             PATH,
-            "The same as `store_dir` of the block `jetstream`.",
+            "The same as `store_dir` of the `jetstream` block.",
             ("storedir",),
             check_store_dir,
             attrs=("jetstream.store_dir",),

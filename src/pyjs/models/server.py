@@ -246,7 +246,7 @@ class WebSocketOptions(Options):
     )
     authorization: WebSocketAuthorizationOptions | None = Field(
         default=None,
-        description="The login for clients of this port, in place of the top-level block `authorization`.",
+        description="The login for clients of this port, in place of the top-level `authorization` block.",
     )
     no_auth_user: str | None = Field(
         default=None, description="The user of clients of this port that send no credentials."
@@ -765,7 +765,7 @@ class ServerOptions(Options):
     no_system_account: bool | None = Field(default=None, description="Turn the system account off.")
     operator: str | list[str] | None = Field(
         default=None,
-        description="Tokens of operators, or files with them; tokens then also define accounts and users.",
+        description="JWTs of operators, or paths of files with them. Accounts and users are then defined by JWTs too.",
     )
     trusted_keys: str | list[str] | None = Field(
         default=None, description="Public keys of operators, in place of their tokens."
@@ -791,5 +791,5 @@ class ServerOptions(Options):
         default=None, description="JetStream: on, off, or its options."
     )
     store_dir: FilePath | None = Field(
-        default=None, description="The same as `store_dir` of the block `jetstream`."
+        default=None, description="The same as `store_dir` of the `jetstream` block."
     )

@@ -48,7 +48,7 @@ OPERATOR_KEYS = (
     Key(
         "operator",
         Kind("path or list of paths", _read_operators, "str | Sequence[str]"),
-        "Tokens of operators, or files with them; tokens then also define accounts and users.",
+        "JWTs of operators, or paths of files with them. Accounts and users are then defined by JWTs too.",
         ("operators", "roots", "root", "root_operators", "root_operator"),
         attrs=("operators",),
     ),

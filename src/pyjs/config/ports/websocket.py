@@ -108,7 +108,7 @@ WEBSOCKET = Table(
         Key(
             "authorization",
             Kind("map", _read_logins, "{}", LOGINS),
-            "The login for clients of this port, in place of the top-level block `authorization`.",
+            "The login for clients of this port, in place of the top-level `authorization` block.",
             ("authentication",),
         ),
         Key("no_auth_user", STRING, "The user of clients of this port that send no credentials."),
