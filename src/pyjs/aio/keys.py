@@ -236,7 +236,7 @@ class ClusterKeys(TypedDict, total=False):
     authorization: ClusterAuthorizationKeys
     """The login that other servers need."""
     tls: TlsKeys
-    """This server's certificate for routes, and the authority that signed other servers' certificates."""
+    """This server's certificate for routes, and the authority behind other servers' certificates."""
     advertise: str
     """host:port at which other servers reach this one."""
     no_advertise: bool
@@ -598,7 +598,7 @@ class ConfigKeys(TypedDict, total=False):
     no_system_account: bool
     """Turn the system account off."""
     operator: str | Sequence[str]
-    """JWTs of operators, or paths of files with them. Accounts and users are then defined by JWTs too."""
+    """JWTs of operators, or paths of files with them. JWTs then also define accounts and users."""
     trusted_keys: str | Sequence[str]
     """Public keys of operators, in place of their tokens."""
     resolver: str | ResolverKeys

@@ -300,7 +300,7 @@ class ClusterOptions(Options):
     )
     tls: TlsOptions | None = Field(
         default=None,
-        description="This server's certificate for routes, and the authority that signed other servers' certificates.",
+        description="This server's certificate for routes, and the authority behind other servers' certificates.",
     )
     advertise: str | None = Field(
         default=None, description="host:port at which other servers reach this one."
@@ -765,7 +765,7 @@ class ServerOptions(Options):
     no_system_account: bool | None = Field(default=None, description="Turn the system account off.")
     operator: str | list[str] | None = Field(
         default=None,
-        description="JWTs of operators, or paths of files with them. Accounts and users are then defined by JWTs too.",
+        description="JWTs of operators, or paths of files with them. JWTs then also define accounts and users.",
     )
     trusted_keys: str | list[str] | None = Field(
         default=None, description="Public keys of operators, in place of their tokens."

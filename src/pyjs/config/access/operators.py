@@ -48,7 +48,7 @@ OPERATOR_KEYS = (
     Key(
         "operator",
         Kind("path or list of paths", _read_operators, "str | Sequence[str]"),
-        "JWTs of operators, or paths of files with them. Accounts and users are then defined by JWTs too.",
+        "JWTs of operators, or paths of files with them. JWTs then also define accounts and users.",
         ("operators", "roots", "root", "root_operators", "root_operator"),
         attrs=("operators",),
     ),

@@ -146,7 +146,7 @@ CLUSTER = Table(
         Key(
             "tls",
             TLS_BLOCK,
-            "This server's certificate for routes, and the authority that signed other servers' certificates.",
+            "This server's certificate for routes, and the authority behind other servers' certificates.",
             reloadable=True,
         ),
         Key(
