@@ -165,13 +165,13 @@ class Cluster:
     def me(self, route: Route) -> PeerInfo:
         """Return the description of this server for a peer, with the login if this server opened the connection."""
         options = self.options
-        host, port = options.advertised or ("" if options.is_wildcard else options.host, self.port)
+        host, port = options.advertised or ("" if options.is_wildcard else options.host, 0)
         info = PeerInfo(
             self.host.server_id,
             self.host.server_name,
             options.name,
             host,
-            port,
+            port or self.port,
             self._own_urls(),
             bool(options.authorization.user),
             __version__,
@@ -477,9 +477,12 @@ class Cluster:
         self._tell_peers()
 
     def set_own_urls(self, urls: tuple[str, ...]) -> None:
-        """Set this server's addresses for clients, and send them to the other servers."""
+        """Set this server's addresses for clients; if they have changed, send them to clients and other servers."""
+        if self._urls == urls:
+            return
         self._urls = urls
         self._tell_peers()
+        self._urls_changed()
 
     def _urls_changed(self) -> None:
         """Send INFO to every client, in steps, since the list of servers has changed."""

@@ -24,7 +24,7 @@ from pyjs.base.table import HASH_SEED_SIZE, set_hash_seed
 from pyjs.config.errors import ConfigError
 from pyjs.core.job import JobQueue
 from pyjs.node import Node
-from pyjs.server.addresses import ListenFailed, bind, client_urls, host_port, urls
+from pyjs.server.addresses import ListenFailed, bind, host_port, urls
 from pyjs.server.announce import announce_start
 from pyjs.server.connection import Connection
 from pyjs.server.declaring.part import DeclaredStreams
@@ -289,7 +289,6 @@ class Server:
             return
         from pyjs.server.cluster.port import RoutePort  # imported lazily: most servers are not in a cluster
 
-        cluster.set_own_urls(tuple(client_urls(self.options, self.node.port)))
         try:
             self._routes = RoutePort(self.driver, self.options, cluster, self.connections)
         except TlsFailed as error:
@@ -416,7 +415,7 @@ class Server:
         if self._websocket is not None:
             self._websocket.reloaded(new, websocket_tls)
         if self._routes is not None and route_tls is not None:
-            self._routes.reloaded(route_tls)
+            self._routes.reloaded(new, route_tls)
         if log is not None and isinstance(self.log, Logger):
             self.log.adopt(log)
         for change in changed:

@@ -15,9 +15,8 @@ from pyjs.config.values import Value
 ADVERTISED_FIX = 'write "example.com:4222", or "[::1]:4222" for IPv6'
 PORT_MAX = 65535
 NAME_SIZE_MAX = 253  # characters
-_NAME = re.compile(
-    r"[^\s\x00-\x1f\x7f!-,/:-@\[-^`{-~]+"
-)  # of the characters of ASCII: letters, digits, - . _
+# Of the characters of ASCII: letters, digits, - . and _.
+_NAME = re.compile(r"[^\s\x00-\x1f\x7f!-,/:-@\[-^`{-~]+")
 
 
 class BadAddress(ValueError):

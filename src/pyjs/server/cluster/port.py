@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from pyjs.base.errors import reason_of
 from pyjs.cluster.route import Route
-from pyjs.server.addresses import ListenFailed, host_port, listen, listen_at_path, urls
+from pyjs.server.addresses import ListenFailed, client_urls, host_port, listen, listen_at_path, urls
 from pyjs.server.cluster.leaving import Leaving
 from pyjs.server.connection import FULL_READ, Connection
 from pyjs.server.failures import fail
@@ -112,6 +112,7 @@ class RoutePort:
         self._options = options.cluster
         self._tls = TlsPort(driver.loop, driver.node.log, driver.after)
         self._tls.settings, self._dial_context = _read_tls(options)
+        cluster.set_own_urls(tuple(client_urls(options, driver.node.port)))
         self._dialing: set[asyncio.Task[None]] = set()
         self._stopped = False
         try:
@@ -198,9 +199,10 @@ class RoutePort:
         """
         return _read_tls(options)
 
-    def reloaded(self, tls: RouteTls) -> None:
-        """Use new certificates for new routes; existing routes keep theirs."""
+    def reloaded(self, options: Options, tls: RouteTls) -> None:
+        """Use new certificates for new routes, and advertise the address for clients in `options`."""
         self._tls.settings, self._dial_context = tls
+        self.cluster.set_own_urls(tuple(client_urls(options, self.driver.node.port)))
 
     def _protocol(self) -> asyncio.BaseProtocol:
         connection = RouteConnection(self, None)

@@ -28,9 +28,7 @@ if TYPE_CHECKING:
 
 REQUEST_SIZE_MAX = 64 * 1024  # bytes of request line, headers and lengths of chunks
 BODY_MAX = 16 * 1024  # bytes of the body of a POST
-DISCARDED_MAX = (
-    256 * 1024 - 1
-)  # bytes of another body; with more, nats-server answers and closes the connection
+DISCARDED_MAX = 256 * 1024 - 1  # bytes of another body; nats-server keeps the connection up to this size
 CONTENT_LENGTH = b"content-length"
 SLICE = 4096  # bytes parsed at once: some two hundred of the shortest requests
 REASONS = {
