@@ -68,7 +68,7 @@ def test_offsets_that_are_none_are_refused(value: str) -> None:
 @pytest.mark.parametrize("other", ["maxOffsetsPerTrigger", "MAXOFFSETSPERTRIGGER"])
 def test_two_names_of_one_option_are_refused(other: str) -> None:
     with pytest.raises(
-        OptionError, match=r"(?i)options maxRowsPerTrigger and maxOffsetsPerTrigger say the same"
+        OptionError, match=r"(?i)options maxRowsPerTrigger and maxOffsetsPerTrigger have the same"
     ):
         parsed(maxRowsPerTrigger="5", **{other: "5"})
     with pytest.raises(OptionError, match="options subject and topic have the same meaning"):
