@@ -43,7 +43,7 @@ class ProtocolError(SparkError):
 
 
 class DataLoss(SparkError):
-    """Raised when planned messages are no longer in the stream, or the stream was re-created."""
+    """Raised when messages that a read should return are no longer in the stream, or the stream was re-created."""
 
 
 class ReadStalled(SparkError):

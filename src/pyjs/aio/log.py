@@ -18,7 +18,7 @@ LEVELS = {
 
 
 class StandardLog(Log):
-    """A log that passes each line to a logger of the program."""
+    """A log that passes each line to a `logging.Logger` of the program."""
 
     def __init__(self, logger: logging.Logger | None, debug: bool = False, trace: bool = False) -> None:
         self._logger = logging.getLogger(NAME) if logger is None else logger

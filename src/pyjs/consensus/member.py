@@ -269,7 +269,7 @@ class Member:
         return max(0, self.log_size - len(self.queue) * ENTRY_COST - sum(sizes))
 
     def note_cut(self, size: int) -> None:
-        """Subtract the bytes that were cut from the start of the log."""
+        """Reduce `log_size` by `size`, the number of bytes that were removed at the start of the log."""
         self.log_size = max(0, self.log_size - size)
 
     def install(self, index: int, time_ns: int, data: bytes) -> None:

@@ -214,7 +214,7 @@ class JetStreamServer:
                 yield
 
     def apply_options(self) -> None:
-        """Apply the limits of reloaded options, and start or stop JetStream of accounts accordingly."""
+        """Apply the limits of reloaded options, and turn JetStream on or off for accounts accordingly."""
         new = self._host.options.jetstream
         self.options.max_memory, self.options.max_storage = new.max_memory, new.max_storage
         self.shared.max_payload = self._host.options.limits.max_payload

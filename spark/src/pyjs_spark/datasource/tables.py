@@ -37,7 +37,7 @@ def ddl(options: Options) -> str:
 
 
 def reader(options: Options, fields: Sequence[SparkField], parallelism: int) -> DataSourceReader:
-    """Return the reader of a batch read of buckets or of an object store."""
+    """Return the reader for a batch query on key-value buckets or on an object store."""
     has_deletes = bool(options.include_deletes)
     if options.object_store:
         projection = pick(fields, objects.TYPES, objects.NULLABLE)

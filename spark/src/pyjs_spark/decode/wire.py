@@ -144,7 +144,7 @@ class Rows:
 
 
 class Decoder:
-    """A decoder of the deliveries of consecutive consumers, which fills consecutive batches of rows."""
+    """A decoder that fills batches of rows with deliveries; it can decode one consumer after another."""
 
     def __init__(self, columns: Sequence[str], headers: str, rows_max: int, size_max: int) -> None:
         """Initialize the decoder; it fills `columns` (names of COLUMNS).

@@ -51,7 +51,7 @@ class StreamPart:
 
 @dataclass(frozen=True, slots=True)
 class BatchDone:
-    """One batch of one query."""
+    """A progress report of a query, usually about one batch."""
 
     query: QueryKey
     batch: int

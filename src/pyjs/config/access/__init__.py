@@ -1,1 +1,1 @@
-"""Accounts, users and permissions, in the configuration file and from operators."""
+"""The configuration of accounts, users, permissions and operators."""

@@ -33,14 +33,14 @@ UNLIMITED = 1 << 63  # free bytes of a server without a limit
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The options of the server that decides, and the servers that are online."""
+    """The servers that are online, and the options for placement of the server that places a stream."""
 
     online: Collection[int]
     unique_tag: str = ""  # a prefix in lower case; "": none
     max_ha_assets: int = 0  # 0: no limit
 
     def is_full(self, load: Load) -> bool:
-        """Return whether a server with this load may not get another replicated stream."""
+        """Return whether a server with this load has reached `max_ha_assets`."""
         return 0 < self.max_ha_assets <= load.ha_assets
 
 

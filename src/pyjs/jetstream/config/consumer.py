@@ -75,7 +75,7 @@ class ConsumerConfig:
     max_waiting: int = option(INT, "Maximum number of waiting pull requests; 0: 512.", updatable=False)
     max_ack_pending: int = option(
         INT,
-        "Maximum number of unacknowledged messages; 0: the stream's, or at most 1000; -1: no limit.",
+        "Maximum number of unacknowledged messages; 0: the stream's limit, or 1000; -1: no limit.",
     )
     flow_control: bool = option(BOOL, "Wait for a push client that falls behind.", updatable=False)
     headers_only: bool = option(BOOL, "Deliver headers and sizes without payloads.")

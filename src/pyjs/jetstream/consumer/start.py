@@ -87,7 +87,10 @@ def _wanted(config: ConsumerConfig, store: StreamStore, matches: StoreFilter) ->
 
 
 def _first_from(seq: int, store: StreamStore, matches: StoreFilter) -> Generator[None, None, int]:
-    """Return the first match in the stream if it is after `seq` and before the last message, otherwise `seq`."""
+    """Return the first match if it is after `seq` and before the last message, otherwise `seq`.
+
+    If `matches` matches every message, return `seq`.
+    """
     if matches.all:
         return seq
     first = yield from searches.next_match(store.catalogue, store.first_seq, matches)

@@ -63,11 +63,11 @@ cdef class ConsumerFeed(Sink):
 
     @property
     def target(self):
-        """The stream that copies."""
+        """The stream that stores the copies."""
         return self.copier.target
 
     def open(self, uint64_t position, bytes ident) -> None:
-        """Accept deliveries of messages after `position` in the origin with the identity `ident`.
+        """Accept deliveries of messages after the sequence `position` of the origin, whose identity is `ident`.
 
         The consumer_seq of the first delivery must be 1.
         """

@@ -98,7 +98,7 @@ class OriginLink:
             self._ask()
 
     def origin_closed(self) -> None:
-        """Request another consumer, since the origin on this server was closed."""
+        """If this link receives messages, schedule a request for another consumer: the origin was closed here."""
         if self._state.now is Link.TAKING:
             self._state.ask_later()
 

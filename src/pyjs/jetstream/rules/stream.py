@@ -105,7 +105,7 @@ def check_update(old: StreamConfig, new: StreamConfig) -> StreamConfig:
     """Return the configuration that replaces `old`; `new` must have passed `check`.
 
     Raises:
-        ApiError: an option changes that must not; the message names the option.
+        ApiError: `new` changes an option that an update must not change; the message names the option.
     """
     if new.storage != old.storage:
         raise errcodes.invalid_config("stream configuration update can not change storage type")

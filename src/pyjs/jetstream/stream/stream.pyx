@@ -333,7 +333,7 @@ cdef class Stream(Sink):
         return after > self.usage.account.max
 
     cdef bint limits_refused(self, Msg* m, bint rolls_up) noexcept nogil:
-        """Return whether discard new refuses the message; if so, answer it."""
+        """Return whether the policy `discard: new` refuses the message; if so, answer the message."""
         cdef int reached = self.limits.reached(self.store.catalogue, m, rolls_up)
         if reached and self.makes_room():
             reached = self.limits.reached(self.store.catalogue, m, rolls_up)

@@ -1,4 +1,4 @@
-"""Builds a stream from the bytes of an archive of version 2, entry by entry.
+"""Builds a stream from the bytes of a version 2 archive, entry by entry.
 
 States: STATE (for the first entry), then CONSUMERS, MESSAGES and ENDED; pyjs.archive.entries describes the order.
 """

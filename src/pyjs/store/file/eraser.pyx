@@ -63,8 +63,8 @@ cdef class Eraser:
     cdef void overwrite_encrypted(self, int fd, Segment* s, Entry* e, uint64_t at) except *:
         """Overwrite a message of an encrypted segment, whose file is open as `fd`.
 
-        The zeros are written unencrypted, since encrypted zeros would reveal the key stream; decrypted, they
-        are meaningless.
+        Zeros are written without encryption, since encrypted zeros would reveal the key stream. The decryption of
+        these zeros is meaningless.
         """
         is_growing = not s.sealed and s == index_last(&self.writer.catalogue.index)
         encrypted = self.writer.encryption if is_growing else None

@@ -590,7 +590,10 @@ cdef class FileStore(StreamStore):
         return bool(self.files.replaced) or (not self.closed and self.retired.is_due()) or self.compactor.has_work()
 
     def begin_upkeep(self):
-        """Return a job that any thread may run, or None if there is no work; pass its result to finish_upkeep."""
+        """Return a job that any thread may run, or None if there is nothing to do now.
+
+        The caller must pass the result of the job to finish_upkeep.
+        """
         if not self.wants_upkeep:
             return None
         if self.files.replaced:

@@ -72,13 +72,13 @@ cdef class SegmentContents:
         return 0
 
     cdef int reserve_entries(self, size_t n) noexcept nogil:
-        """Make room for `n` entries; return -1 if out of memory."""
+        """Make room for `n` entries in all; return -1 if out of memory."""
         if self.sparse:
             return self.grow_sparse(<uint32_t> n)
         return grow(<void**> &self.entries, &self.room, (n + 63) & ~<size_t> 63, sizeof(Entry))
 
     cdef int grow_sparse(self, uint32_t n) noexcept nogil:
-        """Make room for `n` entries; the new memory is zeros on untouched pages. Return -1 if out of memory."""
+        """Make room for `n` entries in all; the new memory is zero. Return -1 if out of memory."""
         cdef Entry* more
         cdef size_t room
         if self.sparse and n <= self.room:

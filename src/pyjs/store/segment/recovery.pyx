@@ -123,9 +123,9 @@ cdef class Recovery:
 
     # -- files -------------------------------------------------------------------------------------------------
     def _expect_tail(self, names) -> None:
-        """If `names` lack the segment of the stored index file, write this file, so that the loss is counted.
+        """If the segment of the stored index file is not in `names`, write the index file, so that the loss is counted.
 
-        Add the index file to `names`.
+        The name of the written index file is added to `names`.
         """
         if self.stored_tail is not None:
             stem = f"{self.stored_tail[0]:08d}"

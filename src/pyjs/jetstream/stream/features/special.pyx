@@ -191,7 +191,7 @@ cdef class SpecialPublishes(Sink):
             self.fast.batches.close_all()
 
     def lost(self, uint64_t kept_seq) -> None:
-        """Close the fast batches that allow no gaps and have lost messages: those after `kept_seq`."""
+        """Close the fast batches that allow no gaps and have a message after `kept_seq`; these messages are lost."""
         self.fast.batches.close_lost(kept_seq)
 
     def drop(self, error) -> None:
