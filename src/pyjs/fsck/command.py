@@ -31,7 +31,7 @@ Checks every file of a store directory: checksums, chains, index files, metadata
 value of `store_dir` in the configuration, or the directory `jetstream` inside it. Stop the server that uses it first.
 Without --repair, nothing is changed.
 
-    --repair    repair damaged files; each replaced file is renamed to .damaged-... in its directory
+    --repair    repair damaged files; a damaged segment is kept as .damaged-...
     --json      print the report as JSON
     --quiet     print only damage, and no progress
     --key-file FILE
