@@ -223,7 +223,7 @@ class ConsumerConfig(Options):
     max_waiting: Int = Field(default=0, description="Maximum number of waiting pull requests; 0: 512.")
     max_ack_pending: Int = Field(
         default=0,
-        description="Maximum number of unacknowledged messages; 0: the stream's, or at most 1000; -1: no limit.",
+        description="Maximum number of unacknowledged messages; 0: the stream's limit, or 1000; -1: no limit.",
     )
     flow_control: bool = Field(default=False, description="Wait for a push client that falls behind.")
     headers_only: bool = Field(default=False, description="Deliver headers and sizes without payloads.")
