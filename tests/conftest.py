@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import importlib.util
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -44,6 +45,15 @@ def stale_modules(src: Path, build: ModuleType) -> list[str]:
     return stale
 
 
+def hear_interrupts() -> None:
+    """Restore the default action of SIGINT if a shell has started this process in the background.
+
+    Such a process and all its children ignore SIGINT, so a program that a test interrupts would not end.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Refuse to run with compiled code that does not match the sources."""
     if not hasattr(session.config, "workerinput"):
@@ -69,9 +79,10 @@ def fix_hash_seed() -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Measure the seconds of each group, count repeated scenarios, and keep temporary files in memory."""
+    """Measure the seconds of each group, count repeated scenarios, keep temporary files in memory; hear SIGINT."""
     groups.register(config)
     scratch.use_memory()
+    hear_interrupts()
 
 
 @pytest.hookimpl(optionalhook=True)
