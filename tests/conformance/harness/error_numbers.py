@@ -111,13 +111,15 @@ NOT_ANSWERED = [
             10105,
             400,
             "consumer already exists and is still active",
-            "nats-server sends it only if two requests arrive at once; this server handles them in turn",
+            "nats-server sends it only if two requests arrive at the same instant; "
+            "otherwise, as on this server, the consumer is updated",
         ),
         (
             10106,
             400,
             "consumer replacement durable config not the same",
-            "nats-server sends it only if two requests arrive at once; this server handles them in turn",
+            "nats-server sends it only if two requests arrive at the same instant; "
+            "otherwise, as on this server, the consumer is updated",
         ),
         (10114, 400, "consumer max request batch needs to be > 0", "negative numbers count as the default"),
         (10117, 500, "subject details would exceed maximum allowed", DEAD),
