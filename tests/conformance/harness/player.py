@@ -292,13 +292,18 @@ class Player:
     def _until(self, name: str, text: str) -> None:
         endpoint, body, path, value = _split_until(text)
         conn = self._conns[name]
-        inbox = conn.inbox()  # one for all polls, since their number differs from run to run
+        inbox, polls = conn.inbox(), 0
         deadline = time.monotonic() + WAIT_SECONDS
         while time.monotonic() < deadline:
             cursor = conn.cursor
-            conn.send(_publication(f"$JS.API.{endpoint} : {body}", inbox))
-            reply = self._wait_reply(conn, inbox)
-            if reply is None or _at(reply["payload"].get("json"), path) == json.loads(value):
+            polls += 1
+            polled = inbox if polls == 1 else f"{inbox}-{polls}"  # as clients do: a new one for each request
+            conn.send(_publication(f"$JS.API.{endpoint} : {body}", polled))
+            reply = self._wait_reply(conn, polled)
+            if reply is None:
+                return
+            if _at(reply["payload"].get("json"), path) == json.loads(value):
+                reply["subject"] = inbox  # the number of polls differs from run to run
                 return
             conn.frames.remove(reply)
             conn.cursor = min(cursor, len(conn.frames))
