@@ -123,9 +123,9 @@ cdef class Recovery:
 
     # -- files -------------------------------------------------------------------------------------------------
     def _expect_tail(self, names) -> None:
-        """If the segment of the stored index file is not in `names`, write the index file, so that the loss is counted.
+        """If the segment of the stored index file is not in `names`, write that file, so that the loss is counted.
 
-        The name of the written index file is added to `names`.
+        The name of the index file is then added to `names`.
         """
         if self.stored_tail is not None:
             stem = f"{self.stored_tail[0]:08d}"
