@@ -38,8 +38,7 @@ serve: build ## build, then run the server on conf/jetstream.conf (CONF=another,
 	exec $(VENV)/bin/pyjs-server -c $(CONF) $(ARGS)
 
 test: dev ## the whole test suite (ARGS="tests/unit -k parser" for a part of it)
-	PYJS_REQUIRE=$(subst $(COMMA)spark,,$(PYJS_REQUIRE)) $(PY) -m pytest -n $(WORKERS) --durations 15 -rsfE $(or $(ARGS),$(shell .ci/spark can && echo $(WITHOUT_SPARK)))
-	$(if $(ARGS),,@.ci/spark)
+	PYJS_REQUIRE=$(PYJS_REQUIRE) $(if $(ARGS),,.ci/spark beside )env PYJS_REQUIRE=$(subst $(COMMA)spark,,$(PYJS_REQUIRE)) $(PY) -m pytest -n $(WORKERS) --durations 15 -rsfE $(or $(ARGS),$(shell .ci/spark can && echo $(WITHOUT_SPARK)))
 
 spark: dev ## the tests of the data source for Spark, in an environment of their own (Java 17; PYSPARK=4.2 for an older one)
 	@.ci/spark $(if $(PYSPARK),--pyspark $(PYSPARK)) $(ARGS)
