@@ -45,7 +45,8 @@ def main() -> int:
         args.json.write_text(text + "\n")
     if args.markdown:
         args.markdown.write_text(markdown({**head, **figures}))
-    return 1 if figures["violations"] or "broken" in figures else 0
+    needed_help = args.server == "ours" and figures["help that recovery needed"]
+    return 1 if figures["violations"] or "broken" in figures or needed_help else 0
 
 
 def markdown(figures: dict[str, Any]) -> str:

@@ -15,6 +15,7 @@ import sys
 import time
 from argparse import Namespace
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ from tests.failover.reading import messages, values_by_register
 from tests.failover.trio import Trio
 
 PATIENCE_S = 90.0
+HOPE_S = 30.0  # after this time without recovery, an operator would restart servers
 ON_LEADER = 0.8  # share of the faults that affect the leader
 STEADY_S = 0.004  # seconds between two messages of the steady publisher
 ACK_WAIT_NS = 2_000_000_000
@@ -51,6 +53,7 @@ class Figures:
     whole_s: list[float] = field(
         default_factory=list
     )  # seconds from the end of a fault until all replicas have everything
+    help: Counter[str] = field(default_factory=Counter)  # what recoveries needed, by fault
     acked: int = 0
     settled: int = 0
     operations: int = 0
@@ -64,6 +67,7 @@ class Figures:
             "cycles": dict(self.cycles),
             "next ack ms": {name: spread(each) for name, each in sorted(self.next_ack_s.items())},
             "whole again ms": spread(self.whole_s),
+            "help that recovery needed": dict(self.help),
             "acked": self.acked,
             "consumer acks confirmed": self.settled,
             "register operations": self.operations,
@@ -201,14 +205,19 @@ class Run:
         struck_at = time.monotonic()
         shared.is_losing = kind in EVERYONE and self._interval_s > 0
         await strike(self._trio, victim, rng)
-        if kind in EVERYONE:
+        is_over = kind in EVERYONE
+        if is_over:
             await heal(self._trio, victim, rng)
             if self._interval_s:
                 shared.forgive(struck_at - self._interval_s - SYNC_S)
         try:
-            seconds = await asyncio.wait_for(next_ack, PATIENCE_S)
+            seconds = await asyncio.wait_for(asyncio.shield(next_ack), HOPE_S)
         except TimeoutError:
-            raise Broken(f"no acknowledgement after {kind} of {victim}") from None
+            self.figures.help[f"{kind}: the end of the fault, before any acknowledgement"] += 1
+            if not is_over:
+                await heal(self._trio, victim, rng)
+            is_over = True
+            seconds = await self._answered(next_ack, kind, victim)
         self.figures.cycles[kind] += 1
         if victim == leader and kind not in SILENT_FAULTS:
             self.figures.next_ack_s.setdefault(kind, []).append(seconds)
@@ -216,10 +225,29 @@ class Run:
             rng.choice((0.0, rng.uniform(0, 0.5), rng.uniform(0, 3) if kind != "kill" else 0.1))
         )
         healed_at = time.monotonic()
-        if kind not in EVERYONE:
+        if not is_over:
             await heal(self._trio, victim, rng)
-        await self._whole(*shared.names.values())
+        await self._recover(kind, victim, shared.names.values())
         self.figures.whole_s.append(time.monotonic() - healed_at)
+
+    async def _answered(self, next_ack: asyncio.Future[float], kind: str, victim: str) -> float:
+        """Wait for the next acknowledgement after the end of a fault; return its time in seconds."""
+        try:
+            return await asyncio.wait_for(next_ack, PATIENCE_S)
+        except TimeoutError:
+            raise Broken(f"no acknowledgement after {kind} of {victim}") from None
+
+    async def _recover(self, kind: str, victim: str, streams: Iterable[str]) -> None:
+        """Wait until all replicas are current; restart the victim, then all servers, if that takes too long."""
+        for remedy, names in (("the server", (victim,)), ("all servers", NAMES)):
+            try:
+                return await asyncio.wait_for(self._whole(*streams), HOPE_S)
+            except TimeoutError:
+                self.figures.help[f"{kind}: {remedy}"] += 1
+            for name in names:
+                await asyncio.to_thread(self._trio.servers[name].stop)
+            await self._trio.start(*names)
+        await self._whole(*streams)
 
     async def _leader(self, stream: str) -> str:
         info = await self._until(
