@@ -113,7 +113,7 @@ cdef class Evictions:
         return self.store.catalogue.msgs != before
 
     cdef list roll_up(self):
-        """Apply the queued roll-ups, except those whose messages were removed; return the purged subjects (b"": all)."""
+        """Apply the queued roll-ups unless their messages were removed; return the purged subjects (b"": all)."""
         rollups, self.rollups, self.has_rollups, self.rolled_up_before = self.rollups, [], False, 0
         self.swept_before = 0
         purged = []
