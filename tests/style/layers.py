@@ -30,7 +30,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 # The same within a package, for its modules and sub-packages. Imports for type checking only may point upwards.
 INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     "core": (
-        ("chore", "deadlines", "fair_queue", "faults", "intake", "job", "link", "outbuf", "pings", "reserved"),
+        ("deadlines", "fair_queue", "faults", "intake", "job", "link", "outbuf", "pings", "reserved"),
+        ("chore",),
         ("auth", "lane", "sink"),
         ("account", "closed", "host", "scheduler"),
         ("tracing",),

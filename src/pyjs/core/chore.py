@@ -3,16 +3,18 @@
 A step yields None to continue in a later turn, or a `Park`: a function that stores the chore and puts it back
 into `Turn.chores` once it can continue. A parked chore uses no time.
 
-`Gates` order the chores of one stream or consumer, first come, first served: a change has exclusive access,
-reports share it. Work of a single step needs no gate if no chore is inside.
+`Gates` order the chores of one stream or consumer: a change has exclusive access, reports share it. The chores of
+one connection are admitted in order, those of several connections in turn. Work of a single step needs no gate if no
+chore is inside.
 
 This module knows nothing of streams: a gate is identified by a name.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from typing import TYPE_CHECKING
+
+from pyjs.core.fair_queue import FairQueue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
@@ -48,13 +50,24 @@ class Chore:
 class _Gate:
     """The chores inside one gate, and the chores that wait to enter it."""
 
-    __slots__ = ("alone", "inside", "let_in", "waiting")
+    __slots__ = ("alone", "inside", "let_in", "next", "waiting")
 
     def __init__(self) -> None:
         self.inside = 0
         self.let_in = 0  # number of chores admitted after waiting that have not continued yet
         self.alone = False  # the chore that is inside has exclusive access
-        self.waiting: deque[tuple[Chore, bool]] = deque()
+        # Each chore with whether it needs exclusive access. `next` was taken from `waiting`, and is admitted first.
+        self.next: tuple[Chore, bool] | None = None
+        self.waiting: FairQueue[tuple[Chore, bool]] = FairQueue()
+
+    def wait(self, chore: Chore, alone: bool) -> None:
+        self.waiting.add(chore.owner, (chore, alone))
+
+    def first(self) -> tuple[Chore, bool] | None:
+        """Return the waiting chore that is admitted first, which `next` then has."""
+        if self.next is None and self.waiting.count:
+            self.next = self.waiting.take()[1]
+        return self.next
 
     def admits(self, alone: bool) -> bool:
         return self.inside == 0 or not (alone or self.alone)
@@ -81,10 +94,10 @@ class Gates:
         The caller must call `leave` afterwards.
         """
         gate = self._gates.setdefault(name, _Gate())
-        if gate.admits(alone) and not (gate.waiting or gate.let_in):
+        if gate.admits(alone) and not (gate.first() or gate.let_in):
             gate.admit(alone)
             return
-        yield lambda chore: gate.waiting.append((chore, alone))  # the chore is parked; _let_in admits it
+        yield lambda chore: gate.wait(chore, alone)  # the chore is parked; _let_in admits it
         gate.let_in -= 1
         self._let_in(gate)
 
@@ -108,8 +121,9 @@ class Gates:
 
     def _let_in(self, gate: _Gate) -> None:
         """Admit waiting chores in order, up to the first that must still wait; each continues in a later turn."""
-        while gate.waiting and gate.admits(gate.waiting[0][1]):
-            chore, alone = gate.waiting.popleft()
+        while (first := gate.first()) is not None and gate.admits(first[1]):
+            chore, alone = first
+            gate.next = None
             gate.admit(alone)
             gate.let_in += 1
             self._turn.chores.append(chore)

@@ -68,7 +68,7 @@ def test_who_comes_does_not_overtake_who_was_let_in_and_has_not_gone_on_yet() ->
     fixture.start("first", "S", alone=False)
     fixture.turn()
     fixture.turn()  # the change has ended, and the first chore may begin
-    late = Chore(fixture._work("second", "S", False, 1), None)
+    late = Chore(fixture._work("second", "S", False, 1), (None, "late"))
 
     goes_on = late.go_on()  # as a request is continued, before the chores of the turn
     turns = [fixture.turn() for _ in range(3)]
@@ -114,6 +114,18 @@ def test_changes_that_waited_come_one_after_the_other() -> None:
         fixture.turn()
 
     assert fixture.done == ["a0", "b0", "c0"]
+
+
+def test_the_connections_that_wait_at_a_gate_take_turns() -> None:
+    fixture = GatesFixture()
+    for name in ("a", "b", "c", "quiet"):
+        connection = "quiet" if name == "quiet" else "busy"
+        fixture.state.chores.append(Chore(fixture._work(name, "S", True, 1), ("A", connection)))
+
+    for _ in range(12):
+        fixture.turn()
+
+    assert fixture.done == ["a0", "b0", "quiet0", "c0"]
 
 
 def test_a_chore_that_parks_goes_on_when_it_is_put_back() -> None:

@@ -3,6 +3,7 @@
 An eviction is noted when the new message is accepted, and carried out after that message is written. So no
 acknowledged message is lost if the disk refuses the new one, and no file records a removal without its replacement.
 An eviction is noted as the sequence of the new message; if that message is removed meanwhile, nothing is evicted.
+The message of a roll-up may also be one that an interest stream does not store, because no consumer needs it.
 
 This module knows nothing of files, answers and consumers. Compiled: runs for every message that replaces another
 (benchmarks/: JetStream async publish to a stream with max_msgs_per_subject).
@@ -86,10 +87,15 @@ cdef class Evictions:
         elif self.store.catalogue.count_of(subject, len(subject)) == (
                 self.store.catalogue.last_seq_of(subject, len(subject)) == seq):
             return                      # the subject has no older message
-        self.rollups.append((seq, subject))
+        is_stored = index_live(&self.store.catalogue.index, seq) != NULL
+        self.rollups.append((seq, subject, is_stored))
         self.has_rollups = True
         if not subject:
             self.rolled_up_before = seq
+
+    cdef void forget_from(self, uint64_t seq):
+        """Forget the noted roll-ups from sequence `seq` on, because their messages were refused."""
+        self.rollups = [rollup for rollup in self.rollups if rollup[0] < seq]
 
     cdef uint64_t after_rollups(self, uint64_t seq) noexcept nogil:
         """Return `seq`, or 0 if a queued roll-up of the whole stream removes that message."""
@@ -107,12 +113,12 @@ cdef class Evictions:
         return self.store.catalogue.msgs != before
 
     cdef list roll_up(self):
-        """Apply the queued roll-ups whose messages are still stored; return the purged subjects (b"": all)."""
+        """Apply the queued roll-ups unless their messages were removed; return the purged subjects (b"": all)."""
         rollups, self.rollups, self.has_rollups, self.rolled_up_before = self.rollups, [], False, 0
         self.swept_before = 0
         purged = []
-        for seq, subject in rollups:
-            if index_live(&self.store.catalogue.index, seq) != NULL:
+        for seq, subject, was_stored in rollups:
+            if not was_stored or index_live(&self.store.catalogue.index, seq) != NULL:
                 self.purge(subject, seq, 0)
                 purged.append(subject)
         return purged

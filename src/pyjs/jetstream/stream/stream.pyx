@@ -566,6 +566,7 @@ cdef class Stream(Sink):
         # Messages still in the index were written earlier in the turn; with sync_always, they get the error as well.
         self.kept_seq = max(self.kept_seq,
                             index_prev_live(&self.store.catalogue.index, self.store.catalogue.last_seq))
+        self.evictions.forget_from(self.kept_seq + 1)
         self.evict()
         self.dedupe.forget_from(self.kept_seq + 1)
         self.dedupe.last_id_len = 0

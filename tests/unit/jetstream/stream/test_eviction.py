@@ -339,3 +339,43 @@ def test_a_consumer_counts_what_a_purge_has_left_that_the_disk_stopped(
     messages = js.api("STREAM.INFO.A")["state"]["messages"]
     assert 1 < messages < 10
     assert js.api("CONSUMER.INFO.A.c")["num_pending"] == messages
+
+
+NARROW = {
+    "stream_name": "A",
+    "config": {"durable_name": "c", "ack_policy": "explicit", "filter_subject": "a.y"},
+}
+
+
+@pytest.mark.parametrize(("rollup", "left"), [("all", []), ("sub", [b"3"])])
+def test_a_rollup_removes_older_messages_although_no_consumer_needs_it(
+    rollup: str, left: list[bytes]
+) -> None:
+    js, _ = started()
+    js.publish("a.y", b"3")
+    js.api("CONSUMER.CREATE.A.c", NARROW)
+    config = js.api("STREAM.INFO.A")["config"]
+    js.api("STREAM.UPDATE.A", {**config, "retention": "interest"})
+
+    js.publish("a.x", b"4", Nats_Rollup=rollup)
+
+    assert js.payloads("A") == left
+    assert js.restart().payloads("A") == left
+
+
+@pytest.mark.parametrize("rollup", [b"all", b"sub"])
+def test_a_refused_rollup_that_no_consumer_needs_removes_nothing(rollup: bytes) -> None:
+    js, disk = started()
+    js.api("CONSUMER.CREATE.A.c", NARROW)
+    config = js.api("STREAM.INFO.A")["config"]
+    js.api("STREAM.UPDATE.A", {**config, "retention": "interest"})
+    disk.full = True
+
+    headers = b"NATS/1.0\r\nNats-Rollup: %b\r\n\r\n" % rollup
+    answers = publish_all(js, ("a.y", b"3"), ("a.x", b"4"), headers=headers)
+    disk.full = False
+    js.advance(seconds=3)
+    js.publish("a.y", b"5")
+
+    assert ["error" in answer for answer in answers] == [True, True]
+    assert js.payloads("A") == [b"1", b"2", b"5"]
