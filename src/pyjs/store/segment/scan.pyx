@@ -49,6 +49,11 @@ cdef enum:
 cdef uint64_t SEQ_MAX = 0xfffffffffffffffeu     # no record has a higher sequence
 
 
+cdef inline bint are_zeros(const char* p, size_t n) noexcept nogil:
+    """Return whether all of the `n` bytes at `p` are zero; `n` is at least 1."""
+    return p[0] == 0 and memcmp(p, p + 1, n - 1) == 0
+
+
 cdef inline size_t end_of_bytes(const char* p, size_t at, size_t size) noexcept nogil:
     """Return the offset from which zeros fill the rest of the file."""
     while size > at and p[size - 1] == 0:
@@ -266,17 +271,17 @@ cdef class SegmentScan:
             return self.parts.get(at, 0)
 
     cdef bint is_hole(self, size_t at, size_t end) noexcept nogil:
-        """Return whether a sector between `at` and `end` is all zeros, or the page of `at` from there on is.
+        """Return whether a write to a part of `at` .. `end` is missing: that part is all zeros.
 
-        A page that the kernel wrote back before the last write to the page has zeros after a record, while the next
-        page may have bytes of that write.
+        The part is all of it, a sector, or the page of `at` from there on: a page that the kernel wrote back before
+        the last write to the page has zeros after a record, while the next page may have bytes of that write.
         """
         cdef size_t first = (at + self.shift + SECTOR_SIZE - 1) // SECTOR_SIZE * SECTOR_SIZE - self.shift
         cdef size_t page_end = ((at + self.shift) // PAGE_SIZE + 1) * PAGE_SIZE - self.shift
-        if page_end < end and self.p[at] == 0 and memcmp(self.p + at, self.p + at + 1, page_end - at - 1) == 0:
+        if are_zeros(self.p + at, min(page_end, end) - at):
             return True
         while first + SECTOR_SIZE <= end:
-            if self.p[first] == 0 and memcmp(self.p + first, self.p + first + 1, SECTOR_SIZE - 1) == 0:
+            if are_zeros(self.p + first, SECTOR_SIZE):
                 return True
             first += SECTOR_SIZE
         return False

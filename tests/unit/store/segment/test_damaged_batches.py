@@ -155,6 +155,25 @@ def test_of_a_batch_with_a_page_that_ends_before_a_later_write_nothing_counts(tm
     assert cut > 5
 
 
+def test_of_a_batch_with_whole_writes_missing_nothing_counts(tmp_path: Path) -> None:
+    # given a failed sync: some writes never reach the disk, whatever their size; later writes do
+    store = killed_store(tmp_path / "store", (b"a", b"b"), b"s.last")
+    whole = (store / SEGMENT).read_bytes()
+    spans = [
+        (at, at + len(record))
+        for at, kind, record in records(whole)
+        if kind == MSG and b"Nats-Batch-Id" in record
+    ]
+    sums = {2, 2 + BATCH}
+    for first, (low, _) in enumerate(spans):
+        for _, high in spans[first:]:
+            # when
+            found = scan_segment(whole[:low] + bytes(high - low) + whole[high:])
+            # then
+            assert found.messages in sums, f"{low}..{high}: {found.messages}, {found.problems}"
+            assert found.problems
+
+
 def test_a_flipped_byte_beside_zeros_costs_no_batch_that_follows(tmp_path: Path) -> None:
     # given
     store = killed_store(tmp_path / "store", (b"a", b"b"), b"s.last", zeros=4096)
