@@ -31,6 +31,8 @@ STATFS_SIZE = 256  # bytes; larger than every struct statfs, which begins with t
 # file systems in user space, syncfs may return too early.
 # ext4, xfs, btrfs, f2fs, bcachefs, tmpfs, overlayfs.
 SYNCFS_TYPES = frozenset((0xEF53, 0x58465342, 0x9123683E, 0xF2F52010, 0xCA451A4E, 0x01021994, 0x794C7630))
+# errors of a system call that is not available for a file; any other error of it is that of a write
+UNCHECKED = (errno.ENOSYS, errno.EPERM, errno.EOPNOTSUPP, errno.EINVAL, errno.ESPIPE)
 NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE)
 SHORTAGES = (*NO_DESCRIPTOR, errno.ENOMEM)
 
@@ -320,7 +322,12 @@ class OsDisk(Disk):
         Raises:
             OSError: a write of the file failed, and the error was not reported before.
         """
-        if _sync_file_range is None or _sync_file_range(fd, _WHOLE, _WHOLE, WRITE_AND_WAIT) != 0:
+        if _sync_file_range is None:
+            self.sync_file(fd)
+        elif _sync_file_range(fd, _WHOLE, _WHOLE, WRITE_AND_WAIT) != 0:
+            number = ctypes.get_errno()
+            if number not in UNCHECKED:  # the kernel reports a failed write once: a later sync would succeed
+                raise OSError(number, os.strerror(number))
             self.sync_file(fd)
 
     def shares_filesystem(self, fd: int, path: str | int) -> bool:
