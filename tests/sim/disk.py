@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import errno
 import zlib
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 from tests.support.disk import Crash
@@ -25,7 +26,6 @@ from pyjs.base.disk import Disk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from random import Random
 
 PAGE = 4096
 SECTOR = 512
@@ -47,6 +47,7 @@ class File:
         self.mapped: list[bytearray] = []
         self.medium = bytearray()
         self.changes: list[tuple[int, int, bytes]] = []  # (WRITE, offset, data) or (RESIZE, size, b"")
+        self.lossy = False  # a sync failed: the medium may lack bytes of clean pages
         self.failed = (
             # a sync of the file system has lost data of this file, which the next sync of the file reports
             False
@@ -94,14 +95,37 @@ class File:
             _apply(self.medium, change)
         self.changes = []
 
-    def lose_sync(self, rng: Random) -> None:
-        """Simulate a failed sync: some changes reach the medium, the others never will."""
-        for kind, at, data in self.changes:
-            if kind == RESIZE or rng.random() < 0.5:
-                _apply(self.medium, (kind, at, data))
-            else:
-                self.medium.extend(bytes(max(0, at + len(data) - len(self.medium))))
+    def lose_sync(self, rng: Random, faults: Random) -> None:
+        """Simulate a failed sync: some writes or pages reach the medium, the others never will."""
+        if faults.random() < 0.5:
+            for kind, at, data in self.changes:
+                if kind == RESIZE or rng.random() < 0.5:
+                    _apply(self.medium, (kind, at, data))
+                else:
+                    self.medium.extend(bytes(max(0, at + len(data) - len(self.medium))))
+        else:
+            self._lose_pages(faults)
         self.changes = []
+        self.lossy = True
+
+    def _lose_pages(self, faults: Random) -> None:
+        before = bytes(self.medium)
+        for change in self.changes:
+            _apply(self.medium, change)
+        for page in range(0, len(self.medium), PAGE):
+            if faults.random() < 0.5 and any(_touches(change, page) for change in self.changes):
+                end = min(page + PAGE, len(self.medium))
+                self.medium[page:end] = before[page:end].ljust(end - page, b"\0")
+
+    def evict(self, faults: Random) -> None:
+        """Drop clean pages from the page cache; they are read from the medium again."""
+        for page in range(0, self.size, PAGE):
+            end = min(page + PAGE, self.size)
+            if faults.random() < 0.5 and not any(_touches(change, page) for change in self.changes):
+                data = bytes(self.medium[page:end]).ljust(end - page, b"\0")
+                for each in (self.cache, *self.mapped):
+                    if page < len(each):
+                        each[page : min(end, len(each))] = data[: len(each) - page]
 
     def lose_power(self, rng: Random) -> None:
         """Replace the contents by one of those that the medium may have after a power cut."""
@@ -111,6 +135,7 @@ class File:
         elif chance < 0.75:
             self.medium = self._mixed(rng)
         self.changes = []
+        self.lossy = False
         self.size = len(self.medium)
         self.cache = bytearray(max(PAGE, self.size))
         self.cache[: self.size] = self.medium
@@ -237,6 +262,7 @@ class SimDisk(Disk):
 
     def __init__(self, rng: Random) -> None:
         self._rng = rng
+        self._faults = Random(str(rng.getstate()))  # decides what else a failed call leaves
         self._root = Directory()
         self._fds: dict[int, tuple[File, str, bool]] = {}  # file, path by which it was opened, writable
         self._locked: dict[int, str] = {}
@@ -245,8 +271,10 @@ class SimDisk(Disk):
         self.calls = 0
         self.crash_in: int | None = None  # calls until the process ends
         self.fail_in: int | None = None  # calls until one fails
+        self.fail_more = 0  # number of further calls that fail, without one in between that succeeds
         self.failure = errno.EIO
         self.failing = ""  # fail_in counts only calls of this kind; "": all calls that change files
+        self.evicted = False  # after the end of the last process, pages that a failed sync lost were evicted
         self.failed_calls: list[tuple[str, str]] = []  # kind and path of the failed calls
         self.digest = 0  # digest of all calls, in order
 
@@ -262,6 +290,12 @@ class SimDisk(Disk):
         self._fds, self._locked = {}, {}
         self.dead = False
         self.crash_in = self.fail_in = None
+        self.fail_more = 0
+        self.evicted = False
+        for file in _files_below(self._root):
+            if file.lossy and self._faults.random() < 0.5:
+                file.evict(self._faults)
+                self.evicted = True
 
     def lose_power(self) -> None:
         """End the process and switch off the machine."""
@@ -293,7 +327,7 @@ class SimDisk(Disk):
         if self.fail_in is not None and (self._counts(kind) if self.failing else kind in CHANGING):
             self.fail_in -= 1
             if self.fail_in < 0:
-                self.fail_in = None
+                self.fail_in, self.fail_more = (0 if self.fail_more else None), max(0, self.fail_more - 1)
                 self.failed_calls.append((kind, path))
                 self._fail(kind, path)
         return False
@@ -306,12 +340,12 @@ class SimDisk(Disk):
         if kind == "syncfs":
             for file in _files_below(self._root):
                 if file.changes and self._rng.random() < 0.5:
-                    file.lose_sync(self._rng)
+                    file.lose_sync(self._rng, self._faults)
                     file.failed = True
         if kind == "sync":
             for file, opened, _ in list(self._fds.values()):
                 if opened == path:
-                    file.lose_sync(self._rng)
+                    file.lose_sync(self._rng, self._faults)
         raise OSError(self.failure, errno.errorcode[self.failure], path)
 
     # -- the seam ------------------------------------------------------------------------------------------
@@ -384,13 +418,25 @@ class SimDisk(Disk):
         file, data = self._file(fd), bytes(data)
         if not self._fds[fd][2]:
             raise OSError(errno.EBADF, "it is open for reading only")
-        if self._due("write", self._path(fd), len(data)):
+        try:
+            is_end = self._due("write", self._path(fd), len(data))
+        except OSError:
+            self._write_some(file, data, offset)
+            raise
+        if is_end:
             part = self._rng.choice((0, len(data), self._rng.randrange(len(data) + 1)))
             if part < len(data):
                 part = max(0, (offset + part) // PAGE * PAGE - offset)
             file.write(offset, data[:part])
             raise Crash
         file.write(offset, data)
+
+    def _write_some(self, file: File, data: bytes, offset: int) -> None:
+        """Write what a failed write leaves: any number of whole pages, as when the disk becomes full in between."""
+        part = self._faults.choice((0, self._faults.randrange(len(data) + 1), len(data)))
+        part = (offset + part) // PAGE * PAGE - offset
+        if not self.dead and part > 0 and self.failure != errno.EROFS:
+            file.write(offset, data[:part])
 
     def read_at(self, fd: int, size: int, offset: int) -> bytes:
         """Read from the page cache."""
@@ -411,14 +457,25 @@ class SimDisk(Disk):
     def truncate(self, fd: int, size: int) -> None:
         """Truncate a file, or extend it with zeros."""
         file = self._file(fd)
-        self._call("truncate", self._path(fd), size)
+        try:
+            self._call("truncate", self._path(fd), size)
+        except OSError:
+            if not self.dead and self.failure != errno.EROFS and self._faults.random() < 0.3:
+                file.resize(size)  # the size changes before the blocks are freed
+            raise
         if size != file.size:
             file.resize(size)
 
     def allocate(self, fd: int, offset: int, size: int) -> None:
         """Extend a file with zeros."""
         file = self._file(fd)
-        self._call("allocate", self._path(fd), size)
+        try:
+            self._call("allocate", self._path(fd), size)
+        except OSError:
+            some = (offset + self._faults.randrange(size + 1)) // PAGE * PAGE
+            if not self.dead and self.failure != errno.EROFS and some > file.size:
+                file.resize(some)
+            raise
         if offset + size > file.size:
             file.resize(offset + size)
 
@@ -428,7 +485,7 @@ class SimDisk(Disk):
         self._call("sync", self._path(fd))
         if file.failed:
             file.failed = False
-            file.lose_sync(self._rng)
+            file.lose_sync(self._rng, self._faults)
             raise OSError(errno.EIO, "it was lost before", self._path(fd))
         file.sync()
 

@@ -244,3 +244,24 @@ def test_acks_confirmed_behind_a_whole_state_survive_a_power_cut_before_the_firs
     story.begin()
 
     assert story.info()["ack_floor"]["stream_seq"] == 1
+
+
+def test_a_message_that_ends_a_schedule_is_refused_while_the_schedule_cannot_be_read() -> None:
+    story = Story()
+    story.begin()
+    story.make(allow_msg_schedules=True)
+    story.ask("s.a", "of no schedule")
+    story.process.stop()
+    story.disk.end_process()
+    story.begin()
+    story.disk.failing, story.disk.failure = "open_read_only", errno.EMFILE
+    story.disk.fail_in, story.disk.fail_more = 0, 9
+    headers = b"NATS/1.0\r\nNats-Scheduler: s.a\r\nNats-Schedule-Next: purge\r\n\r\n"
+
+    inbox = story.put("s.b", b"x", headers)
+    story.process.run()
+    story.process.settle()
+
+    (answer,) = (frame for frame in story.client.frames() if frame.subject == inbox)
+    assert json.loads(answer.payload)["error"]["err_code"] == 10077
+    assert story.stream().store.msgs == 1

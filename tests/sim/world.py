@@ -58,6 +58,7 @@ class World:
         self.segment_size = rng.choice((2048, 8192, 40960, 49152, 65536))
         self.faults = rng.random() < 0.25  # the disk fails at times, in addition to crashes
         self.big = rng.random() < 0.5  # large payloads, so that segments become full
+        self.nasty = random.Random(seed + 2_000_003)  # the kinds of faults
         self.now_ns = 1_700_000_000 * NS_PER_S
         self.elapsed_ns = 1000 * NS_PER_S  # time in all earlier processes, and an offset before the first
         self.life_began_ns = 0
@@ -168,6 +169,24 @@ class World:
         if disk.failing in ("sync", "sync_dir"):
             disk.failure = errno.EIO
         disk.fail_in = rng.randrange(20)
+        self._plan_nastier()
+
+    def _plan_nastier(self) -> None:
+        disk, rng = self.disk, self.nasty
+        disk.fail_more = rng.choice((0, 0, 0, 1, 3, 20))
+        if disk.failing in ("sync", "sync_dir"):
+            return
+        disk.failure = rng.choice((disk.failure, errno.EDQUOT, errno.EROFS))
+        if rng.random() < 0.3:
+            disk.failing = rng.choice(
+                ("truncate", "mkdir", "rmdir", "read", "read_file", "map", "open_read_only")
+            )
+            if disk.failing in ("read", "read_file"):
+                disk.failure = errno.EIO
+            elif disk.failing == "map":
+                disk.failure = errno.ENOMEM
+            elif disk.failing == "open_read_only":
+                disk.failure = errno.EMFILE
 
     def _alive(self, act: Callable[[], None]) -> bool:
         """Call `act`; return False if the process ended during the call."""
@@ -214,18 +233,35 @@ class World:
             self._collect()
             demand(not self.disk.open_files, f"left open: {self.disk.open_files}")
             self.disk.end_process()
+            if self.disk.evicted:
+                self._take_failures()
+                self._withdraw("power", False)
             self.elapsed_ns = self.moment()
             self.now_ns = self.life_began_ns = self.now() + self.rng.randrange(2 * NS_PER_S)
-            self.power_lost = False
+            self.power_lost = self.disk.evicted
             return
         self._died("kill" if how == "stop" else how)
 
     def _died(self, how: str) -> None:
         self._take_failures()
         self.say(f"ends by {how}{', in a call' if self.disk.dead else ''}")
+        in_call = self.disk.dead
+        if how == "power":
+            self.disk.lose_power()
+        else:
+            self.disk.end_process()
+        how = "power" if self.disk.evicted else how
+        self._withdraw(how, in_call)
+        self.power_lost = self.power_lost or how == "power"
+        # The wall clock of the next process may be behind.
+        self.elapsed_ns = self.moment() + 1
+        self.now_ns = self.now() + self.rng.choice((0, 1, 500, 3000, -500)) * NS_PER_MS
+
+    def _withdraw(self, how: str, in_call: bool) -> None:
+        """Withdraw the promises that a process or power cut has ended."""
         self.ever_cut = self.ever_cut or how == "power"
         for model in self.streams.values():
-            model.cut = model.cut or how == "power" or self.disk.dead
+            model.cut = model.cut or how == "power" or in_call
         since = self.moment() if self.always else self.moment() - self.slack_ns()
         for model in self.streams.values():
             if how == "power":
@@ -236,14 +272,6 @@ class World:
             since = min(since, -1)
         self.features.died(how, since)
         self.batches.died(how, since)
-        if how == "power":
-            self.disk.lose_power()
-        else:
-            self.disk.end_process()
-        self.power_lost = self.power_lost or how == "power"
-        # The wall clock of the next process may be behind.
-        self.elapsed_ns = self.moment() + 1
-        self.now_ns = self.now() + self.rng.choice((0, 1, 500, 3000, -500)) * NS_PER_MS
 
     def _check_log(self) -> None:
         bad = [text for level, text in self.process.log.lines if level == "ERR"]
@@ -487,6 +515,11 @@ class World:
         self.process.run()
         self.process.finish_changes()  # otherwise reports would wait for these changes
         self._collect()
+        fail_in, self.disk.fail_in = self.disk.fail_in, None
+        self._audit_all(restarted)
+        self.disk.fail_in = fail_in
+
+    def _audit_all(self, restarted: bool) -> None:
         served = self._served()
         for model in list(self.streams.values()):
             if model.name in served and model.exists:
@@ -499,26 +532,33 @@ class World:
     def _audit_stream(self, model: StreamModel, stream: Any, restarted: bool) -> None:
         model.latest_ns = max(model.latest_ns, self.now())
         self._adopt_limits(model, stream)
+        state = self._info(f"STREAM.INFO.{model.name}", {"deleted_details": True})["state"]
         store = stream.store
         first, last = store.first_seq, store.last_seq
         messages = [message for seq in range(first, last + 1) if (message := store.get(seq)) is not None]
-        found: list[dict[str, Any]] = []
-        self._api(0, f"STREAM.INFO.{model.name}", {"deleted_details": True}, found.append)
-        self.process.run()
-        self._collect()
-        state = found[0]["state"]
         self.say(f"audit {model.name}: {state['messages']} of {first}..{last}")
         young = restarted or self.now() - self.life_began_ns < NS_PER_S // 5  # the timers have not run yet
         model.audit(messages, state, self.now(), young, restarted, self.power_lost)
         for consumer in model.consumers.values():
             if consumer.exists:
-                infos: list[dict[str, Any]] = []
-                self._api(0, f"CONSUMER.INFO.{model.name}.{consumer.name}", {}, infos.append)
-                self.process.run()
-                self._collect()
-                demand("error" not in infos[0], f"{consumer.name}: {infos[0]}")
+                info = self._info(f"CONSUMER.INFO.{model.name}.{consumer.name}", {})
+                demand("error" not in info, f"{consumer.name}: {info}")
                 # A failed store refuses the deletion, but forgets the message until the next start.
-                model.audit_consumer(consumer, infos[0], counted=not store.failed)
+                model.audit_consumer(consumer, info, counted=not store.failed)
+
+    def _info(self, subject: str, body: dict[str, Any]) -> dict[str, Any]:
+        """Return the answer to a request, which may wait for a change that the disk has stopped."""
+        found: list[dict[str, Any]] = []
+        self._api(0, subject, body, found.append)
+        self.process.run()
+        self._collect()
+        for _ in range(30 if self.faults else 0):
+            if found:
+                break
+            self.process.advance(NS_PER_S // 10)
+            self.process.settle()
+            self._collect()
+        return found[0]
 
     # -- messages ------------------------------------------------------------------------------------------
 

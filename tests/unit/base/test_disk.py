@@ -104,6 +104,29 @@ def test_a_failed_write_that_a_check_reports_is_not_lost(
     disk.close_file(fd)
 
 
+@pytest.mark.parametrize("number", [errno.ENOMEM, errno.EMFILE, errno.EACCES])
+def test_a_failed_sync_never_looks_as_if_nothing_was_lost(
+    disk: OsDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def fail(fd: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    fd = disk.open_file(f"{tmp_path}/f", create=True)
+    monkeypatch.setattr("pyjs.base.disk._sync_file_range", FailedCheck(number))
+    monkeypatch.setattr(os, "fdatasync", fail)
+    monkeypatch.setattr(os, "fsync", fail)
+
+    for sync in (
+        lambda: disk.check_file(fd),
+        lambda: disk.sync_file(fd),
+        lambda: disk.sync_dir(str(tmp_path)),
+    ):
+        with pytest.raises(OSError, match="Input/output error") as caught:
+            sync()
+        assert caught.value.errno == errno.EIO
+    disk.close_file(fd)
+
+
 def test_space_is_reserved(disk: OsDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fd = disk.open_file(f"{tmp_path}/f", create=True)
     disk.allocate(fd, 0, 8192)
