@@ -7,12 +7,13 @@ not written may be zeros. If a truncation did not reach the medium, later writes
 journal: after a power cut, any prefix of the changes since its last sync remains, each change as a whole. A directory
 is reached by its name in its parent directory.
 
-If a sync fails, its data is dropped: each write or page is on the medium or never will be, and the next sync succeeds.
-When the process has ended, the pages that were dropped may be read from the medium again.
+If a sync fails, its data is dropped: each write or page is on the medium or never will be, and the next sync
+succeeds. When the process has ended, the pages that were dropped may be read from the medium again.
 
 After `crash_in` calls, the process ends in the middle of a call; a write then ends at a page boundary. After
 `fail_in` calls, 1 + `fail_more` calls fail. A failed write leaves any number of pages, a failed allocation a part of
-the size, and a failed truncation may have changed the size. Descriptors, locks and maps belong to the process and end with it.
+the size, and a failed truncation may have changed the size. Descriptors, locks and maps belong to the process and end
+with it.
 """
 
 from __future__ import annotations
@@ -63,6 +64,10 @@ class SimDisk(Disk):
     def open_files(self) -> list[str]:
         """Return the paths of the files that the process has open."""
         return [path for _, path, _ in self._fds.values()]
+
+    def files(self) -> list[File]:
+        """Return all files."""
+        return list(files_below(self._root))
 
     def end_process(self) -> None:
         """End the process; the page cache remains."""

@@ -208,8 +208,8 @@ class World:
             self.collect()
             demand(not self.disk.open_files, f"left open: {self.disk.open_files}")
             self.disk.end_process()
-            if self.disk.evicted:
-                self._take_failures()
+            self._take_failures()
+            if self.disk.evicted or self.sync_failed:
                 self._withdraw("power", False)
             self.elapsed_ns = self.moment()
             self.now_ns = self.life_began_ns = self.now() + self.rng.randrange(2 * NS_PER_S)
@@ -225,7 +225,7 @@ class World:
             self.disk.lose_power()
         else:
             self.disk.end_process()
-        how = "power" if self.disk.evicted else how
+        how = "power" if self.disk.evicted or self.sync_failed else how
         self._withdraw(how, in_call)
         self.power_lost = self.power_lost or how == "power"
         # The wall clock of the next process may be behind.
@@ -245,6 +245,7 @@ class World:
                 model.renew(since)
         if self.sync_failed:  # no earlier answer is certain, even after later syncs
             since = min(since, -1)
+            self.sync_failed = False  # the next process writes again what may be lost, and its answers count
         self.features.died(how, since)
         self.batches.died(how, since)
 

@@ -36,6 +36,7 @@ from pyjs.store.segment.view cimport View
 from pyjs.base.disk import UNOPENED
 from pyjs.base.errors import StoreFailed
 from pyjs.store.format.image import TailEncryption
+from pyjs.store.segment.lost_sync import note_lost_sync
 
 cdef enum:
     BATCH_SIZE_MAX = 268435456  # bytes of all records of a batch; a batch must fit in one segment
@@ -460,6 +461,7 @@ cdef class SegmentWriter:
         self.condition.worsen(STORE_SYNC_LOST, reason)
         self.drop_parts()
         self.forget_staged()
+        note_lost_sync(self.files.disk, directory, self.files.log)
         self.files.log.error(f"Store of {directory} refuses messages: sync failed: {error}; restart to recover it")
 
     cdef void forget_staged(self) noexcept nogil:
