@@ -44,7 +44,7 @@ def _answer(world: World, subject: str, body: dict[str, Any]) -> dict[str, Any]:
     world.process.run()
     world.collect()
     for _ in range(WAITS if world.faults else 0):
-        if found:
+        if found or world.disk.dead:
             break
         world.process.advance(NS_PER_S // 10)
         world.process.settle()

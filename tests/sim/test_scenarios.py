@@ -32,8 +32,8 @@ class NothingLands(random.Random):
 class Story:
     """A disk, and the processes that run on it one after another."""
 
-    def __init__(self, always: bool = True) -> None:
-        self.disk = SimDisk(NothingLands(1))
+    def __init__(self, always: bool = True, seed: int = 1) -> None:
+        self.disk = SimDisk(NothingLands(seed))
         self.always = always
         self.process: Process
         self.client: SimClient
@@ -247,7 +247,7 @@ def test_acks_confirmed_behind_a_whole_state_survive_a_power_cut_before_the_firs
 
 
 def test_what_a_failed_sync_lost_is_written_again_before_it_is_acknowledged() -> None:
-    story = Story()
+    story = Story(seed=3)  # with this seed, the failed sync loses the message
     story.begin()
     story.make()
     story.ask("s.a", "first")
