@@ -22,7 +22,7 @@ from pyjs.wire.compose cimport compose
 
 from pyjs.base.disk import closing
 from pyjs.base.errors import NotNow
-from pyjs.store.segment.lost_sync import forget_lost_sync
+from pyjs.store.format.lost_sync import forget_lost_sync
 
 cdef enum:
     GAP_ENTRIES_MAX = 4096      # maximum number of entries for one gap; a wider gap is between two segments

@@ -36,7 +36,7 @@ from pyjs.store.segment.view cimport View
 from pyjs.base.disk import UNOPENED
 from pyjs.base.errors import StoreFailed
 from pyjs.store.format.image import TailEncryption
-from pyjs.store.segment.lost_sync import note_lost_sync
+from pyjs.store.format.lost_sync import note_lost_sync
 
 cdef enum:
     BATCH_SIZE_MAX = 268435456  # bytes of all records of a batch; a batch must fit in one segment

@@ -23,7 +23,7 @@ from pyjs.store.store cimport StreamStore
 from pyjs.base.disk import closing
 from pyjs.store.format.image import MARK
 from pyjs.store.segment.index_file import remove_file
-from pyjs.store.segment.lost_sync import has_lost_sync, write_again
+from pyjs.store.format.lost_sync import has_lost_sync, write_again
 from pyjs.store.segment.recorded_ids import kept_path
 
 cdef enum:
