@@ -22,7 +22,6 @@ from pyjs.wire.compose cimport compose
 
 from pyjs.base.disk import closing
 from pyjs.base.errors import NotNow
-from pyjs.store.format.lost_sync import forget_lost_sync
 
 cdef enum:
     GAP_ENTRIES_MAX = 4096      # maximum number of entries for one gap; a wider gap is between two segments
@@ -82,8 +81,6 @@ class SyncJob:
                 syncing.sync_dir(directory)
         except OSError as error:
             return error
-        if self.found:
-            forget_lost_sync(self.disk, self.found[0].rpartition("/")[0])
         return None
 
 
