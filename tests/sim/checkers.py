@@ -288,6 +288,9 @@ class StreamModel:
                 consumer.exists = None
             for number in [number for number, told_ns in consumer.confirmed.items() if told_ns > since_ns]:
                 del consumer.confirmed[number]
+        for publish in self.publishes.values():
+            publish.shaky = False  # a later answer is certain again
+        self.tainted = False
         self.max_seq = max((each.seq for each in self.at.values() if each.told_ns), default=0)
 
     def doubt(self, since_ns: int) -> None:

@@ -7,227 +7,32 @@ not written may be zeros. If a truncation did not reach the medium, later writes
 journal: after a power cut, any prefix of the changes since its last sync remains, each change as a whole. A directory
 is reached by its name in its parent directory.
 
-If a sync fails, its data is dropped: each page is on the medium or never will be, and the next sync succeeds.
+If a sync fails, its data is dropped: each write or page is on the medium or never will be, and the next sync
+succeeds. When the process has ended, the pages that were dropped may be read from the medium again.
 
 After `crash_in` calls, the process ends in the middle of a call; a write then ends at a page boundary. After
-`fail_in` calls, one fails. Descriptors, locks and maps belong to the process and end with it.
+`fail_in` calls, 1 + `fail_more` calls fail. A failed write leaves any number of pages, a failed allocation a part of
+the size, and a failed truncation may have changed the size. Descriptors, locks and maps belong to the process and end
+with it.
 """
 
 from __future__ import annotations
 
 import errno
 import zlib
-from typing import TYPE_CHECKING, Any
+from random import Random
+from typing import Any
 
+from tests.sim.files import PAGE, Directory, File, directories_below, files_below
 from tests.support.disk import Crash
 
 from pyjs.base.disk import Disk
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from random import Random
-
-PAGE = 4096
-SECTOR = 512
-WRITE, RESIZE = 0, 1  # the kinds of changes of a file
 CHANGING = frozenset(
     (
         "open", "write", "truncate", "allocate", "sync", "sync_dir", "syncfs", "rename", "unlink", "mkdir", "rmdir"
     )
 )  # fmt: skip
-
-
-class File:
-    """An inode: its page cache, its medium, and the changes between them."""
-
-    def __init__(self) -> None:
-        self.size = 0
-        self.cache = bytearray(PAGE)  # zeros after `size`
-        # caches that were replaced by larger ones, but are still visible through maps
-        self.mapped: list[bytearray] = []
-        self.medium = bytearray()
-        self.changes: list[tuple[int, int, bytes]] = []  # (WRITE, offset, data) or (RESIZE, size, b"")
-        self.failed = (
-            # a sync of the file system has lost data of this file, which the next sync of the file reports
-            False
-        )
-
-    def write(self, offset: int, data: bytes) -> None:
-        """Write to the page cache."""
-        end = offset + len(data)
-        self._reserve(end)
-        self.cache[offset:end] = data
-        for old in self.mapped:
-            if offset < len(old):
-                old[offset : min(end, len(old))] = data[: len(old) - offset]
-        self.size = max(self.size, end)
-        self.changes.append((WRITE, offset, data))
-
-    def resize(self, size: int) -> None:
-        """Truncate or extend the page cache."""
-        if size < self.size:
-            for each in (self.cache, *self.mapped):
-                end = min(self.size, len(each))
-                if size < end:
-                    each[size:end] = bytes(end - size)
-        self._reserve(size)
-        self.size = size
-        self.changes.append((RESIZE, size, b""))
-
-    def _reserve(self, size: int) -> None:
-        room = len(self.cache)
-        if size > room:
-            while room < size:
-                room *= 8
-            larger = bytearray(room)
-            larger[: self.size] = self.cache[: self.size]
-            self.mapped.append(self.cache)
-            self.cache = larger
-
-    def content(self) -> bytes:
-        """Return the contents that a process reads."""
-        return bytes(self.cache[: self.size])
-
-    def sync(self) -> None:
-        """Write every change to the medium."""
-        for change in self.changes:
-            _apply(self.medium, change)
-        self.changes = []
-
-    def lose_sync(self, rng: Random) -> None:
-        """Simulate a failed sync: some changes reach the medium, the others never will."""
-        for kind, at, data in self.changes:
-            if kind == RESIZE or rng.random() < 0.5:
-                _apply(self.medium, (kind, at, data))
-            else:
-                self.medium.extend(bytes(max(0, at + len(data) - len(self.medium))))
-        self.changes = []
-
-    def lose_power(self, rng: Random) -> None:
-        """Replace the contents by one of those that the medium may have after a power cut."""
-        chance = rng.random()
-        if chance < 0.35:
-            self.sync()
-        elif chance < 0.75:
-            self.medium = self._mixed(rng)
-        self.changes = []
-        self.size = len(self.medium)
-        self.cache = bytearray(max(PAGE, self.size))
-        self.cache[: self.size] = self.medium
-        self.mapped = []
-
-    def _mixed(self, rng: Random) -> bytearray:
-        """Return a medium to which each page was written or not, independently."""
-        sizes = [len(self.medium)]  # sizes before the first change, and after each change
-        for kind, at, data in self.changes:
-            sizes.append(at if kind == RESIZE else max(sizes[-1], at + len(data)))
-        durable = rng.randrange(len(sizes))  # number of changes of the size that reached the medium
-        shrinks = [(i, sizes[i + 1]) for i in range(len(self.changes)) if sizes[i + 1] < sizes[i]]
-        out = bytearray(self.medium)
-        out.extend(bytes(max(0, max(sizes) - len(out))))
-        for page in range(0, len(out), PAGE):
-            self._mix_page(out, page, durable, shrinks, rng)
-        del out[sizes[durable] :]
-        return out
-
-    def _mix_page(
-        self, out: bytearray, page: int, durable: int, shrinks: list[tuple[int, int]], rng: Random
-    ) -> None:
-        low, high = 0, len(self.changes)
-        for i, size in shrinks:
-            if size < page + PAGE:
-                low, high = (i + 1, high) if i < durable else (low, min(high, i))
-        touching = [i for i in range(low, high) if _touches(self.changes[i], page)]
-        arrived = rng.choice((0, len(touching), rng.randrange(len(touching) + 1)))
-        for i in [*range(low), *touching[:arrived]]:
-            _apply_within(out, self.changes[i], page, page + PAGE)
-        if arrived < len(touching) and rng.random() < 0.3:
-            torn_at = page + SECTOR * rng.randrange(PAGE // SECTOR)
-            _apply_within(out, self.changes[touching[arrived]], page, torn_at)
-
-
-def _touches(change: tuple[int, int, bytes], page: int) -> bool:
-    kind, at, data = change
-    return kind == WRITE and at < page + PAGE and at + len(data) > page
-
-
-def _apply(out: bytearray, change: tuple[int, int, bytes]) -> None:
-    kind, at, data = change
-    if kind == WRITE:
-        out.extend(bytes(max(0, at - len(out))))
-        out[at : at + len(data)] = data
-    else:
-        del out[at:]
-        out.extend(bytes(at - len(out)))
-
-
-def _apply_within(out: bytearray, change: tuple[int, int, bytes], low: int, high: int) -> None:
-    """Apply the part of a change that affects the bytes low .. high; the size does not change."""
-    kind, at, data = change
-    if kind == WRITE:
-        first, last = max(low, at), min(high, at + len(data))
-        if first < last:
-            out[first:last] = data[first - at : last - at]
-    elif at < high:
-        first, last = max(low, at), min(high, len(out))
-        out[first:last] = bytes(max(0, last - first))
-
-
-class Directory:
-    """Names as processes see them, names on the medium, and the journal between them."""
-
-    def __init__(self) -> None:
-        self.entries: dict[str, File | Directory] = {}
-        self.medium: dict[str, File | Directory] = {}
-        self.journal: list[
-            tuple[str, str, File | Directory | None]
-        ] = []  # (name, former name, file or directory; None: removed)
-
-    def put(self, name: str, node: File | Directory, former: str = "") -> None:
-        """Give `node` a name; a former name is removed in the same step."""
-        self._change(name, former, node)
-
-    def remove(self, name: str) -> None:
-        """Remove a name."""
-        self._change(name, "", None)
-
-    def _change(self, name: str, former: str, node: File | Directory | None) -> None:
-        self.journal.append((name, former, node))
-        _enter(self.entries, name, former, node)
-
-    def sync(self, count: int | None = None) -> None:
-        """Write the first `count` changes to the medium; None: all."""
-        for change in self.journal[:count]:
-            _enter(self.medium, *change)
-        self.journal = []
-
-    def lose_power(self, rng: Random) -> None:
-        """Replace the directory and everything below by a state that the medium may have after a power cut."""
-        self.sync(rng.choice((0, len(self.journal), rng.randrange(len(self.journal) + 1))))
-        self.entries = dict(self.medium)
-        for name in sorted(self.entries):
-            self.entries[name].lose_power(rng)
-
-
-def _enter(names: dict[str, File | Directory], name: str, former: str, node: File | Directory | None) -> None:
-    if former:
-        names.pop(former, None)
-    if node is None:
-        names.pop(name, None)
-    else:
-        names[name] = node
-
-
-def _directories_below(top: Directory) -> Iterator[Directory]:
-    yield top
-    for _, node in sorted(top.entries.items()):
-        if isinstance(node, Directory):
-            yield from _directories_below(node)
-
-
-def _files_below(top: Directory) -> Iterator[File]:
-    for directory in _directories_below(top):
-        yield from (node for _, node in sorted(directory.entries.items()) if isinstance(node, File))
 
 
 class SimDisk(Disk):
@@ -237,6 +42,7 @@ class SimDisk(Disk):
 
     def __init__(self, rng: Random) -> None:
         self._rng = rng
+        self._faults = Random(str(rng.getstate()))  # decides what else a failed call leaves
         self._root = Directory()
         self._fds: dict[int, tuple[File, str, bool]] = {}  # file, path by which it was opened, writable
         self._locked: dict[int, str] = {}
@@ -245,8 +51,10 @@ class SimDisk(Disk):
         self.calls = 0
         self.crash_in: int | None = None  # calls until the process ends
         self.fail_in: int | None = None  # calls until one fails
+        self.fail_more = 0  # number of further calls that fail, without one in between that succeeds
         self.failure = errno.EIO
         self.failing = ""  # fail_in counts only calls of this kind; "": all calls that change files
+        self.evicted = False  # after the end of the last process, pages that a failed sync lost were evicted
         self.failed_calls: list[tuple[str, str]] = []  # kind and path of the failed calls
         self.digest = 0  # digest of all calls, in order
 
@@ -257,11 +65,21 @@ class SimDisk(Disk):
         """Return the paths of the files that the process has open."""
         return [path for _, path, _ in self._fds.values()]
 
+    def files(self) -> list[File]:
+        """Return all files."""
+        return list(files_below(self._root))
+
     def end_process(self) -> None:
         """End the process; the page cache remains."""
         self._fds, self._locked = {}, {}
         self.dead = False
         self.crash_in = self.fail_in = None
+        self.fail_more = 0
+        self.evicted = False
+        for file in files_below(self._root):
+            if file.lossy and self._faults.random() < 0.5:
+                file.evict(self._faults)
+                self.evicted = True
 
     def lose_power(self) -> None:
         """End the process and switch off the machine."""
@@ -293,7 +111,7 @@ class SimDisk(Disk):
         if self.fail_in is not None and (self._counts(kind) if self.failing else kind in CHANGING):
             self.fail_in -= 1
             if self.fail_in < 0:
-                self.fail_in = None
+                self.fail_in, self.fail_more = (0 if self.fail_more else None), max(0, self.fail_more - 1)
                 self.failed_calls.append((kind, path))
                 self._fail(kind, path)
         return False
@@ -304,14 +122,14 @@ class SimDisk(Disk):
 
     def _fail(self, kind: str, path: str) -> None:
         if kind == "syncfs":
-            for file in _files_below(self._root):
+            for file in files_below(self._root):
                 if file.changes and self._rng.random() < 0.5:
-                    file.lose_sync(self._rng)
+                    file.lose_sync(self._rng, self._faults)
                     file.failed = True
         if kind == "sync":
             for file, opened, _ in list(self._fds.values()):
                 if opened == path:
-                    file.lose_sync(self._rng)
+                    file.lose_sync(self._rng, self._faults)
         raise OSError(self.failure, errno.errorcode[self.failure], path)
 
     # -- the seam ------------------------------------------------------------------------------------------
@@ -384,13 +202,25 @@ class SimDisk(Disk):
         file, data = self._file(fd), bytes(data)
         if not self._fds[fd][2]:
             raise OSError(errno.EBADF, "it is open for reading only")
-        if self._due("write", self._path(fd), len(data)):
+        try:
+            is_end = self._due("write", self._path(fd), len(data))
+        except OSError:
+            self._write_some(file, data, offset)
+            raise
+        if is_end:
             part = self._rng.choice((0, len(data), self._rng.randrange(len(data) + 1)))
             if part < len(data):
                 part = max(0, (offset + part) // PAGE * PAGE - offset)
             file.write(offset, data[:part])
             raise Crash
         file.write(offset, data)
+
+    def _write_some(self, file: File, data: bytes, offset: int) -> None:
+        """Write what a failed write leaves: any number of whole pages, as when the disk becomes full in between."""
+        part = self._faults.choice((0, self._faults.randrange(len(data) + 1), len(data)))
+        part = (offset + part) // PAGE * PAGE - offset
+        if not self.dead and part > 0 and self.failure != errno.EROFS:
+            file.write(offset, data[:part])
 
     def read_at(self, fd: int, size: int, offset: int) -> bytes:
         """Read from the page cache."""
@@ -411,14 +241,25 @@ class SimDisk(Disk):
     def truncate(self, fd: int, size: int) -> None:
         """Truncate a file, or extend it with zeros."""
         file = self._file(fd)
-        self._call("truncate", self._path(fd), size)
+        try:
+            self._call("truncate", self._path(fd), size)
+        except OSError:
+            if not self.dead and self.failure != errno.EROFS and self._faults.random() < 0.3:
+                file.resize(size)  # the size changes before the blocks are freed
+            raise
         if size != file.size:
             file.resize(size)
 
     def allocate(self, fd: int, offset: int, size: int) -> None:
         """Extend a file with zeros."""
         file = self._file(fd)
-        self._call("allocate", self._path(fd), size)
+        try:
+            self._call("allocate", self._path(fd), size)
+        except OSError:
+            some = (offset + self._faults.randrange(size + 1)) // PAGE * PAGE
+            if not self.dead and self.failure != errno.EROFS and some > file.size:
+                file.resize(some)
+            raise
         if offset + size > file.size:
             file.resize(offset + size)
 
@@ -428,7 +269,7 @@ class SimDisk(Disk):
         self._call("sync", self._path(fd))
         if file.failed:
             file.failed = False
-            file.lose_sync(self._rng)
+            file.lose_sync(self._rng, self._faults)
             raise OSError(errno.EIO, "it was lost before", self._path(fd))
         file.sync()
 
@@ -448,9 +289,9 @@ class SimDisk(Disk):
         """Write everything to the medium."""
         self._file(fd)
         self._call("syncfs", self._path(fd))
-        for directory in _directories_below(self._root):
+        for directory in directories_below(self._root):
             directory.sync()
-        for file in _files_below(self._root):
+        for file in files_below(self._root):
             file.sync()
 
     def check_file(self, fd: int) -> None:

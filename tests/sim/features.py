@@ -93,7 +93,7 @@ class Features:
         if name not in self.sure:
             if name not in self.asked:
                 self.asked.add(name)
-                self.world._api(
+                self.world.request_api(
                     at, f"STREAM.CREATE.{name}", CONFIGS[name], lambda body: self._created(name, body)
                 )
         elif name == COUNT:

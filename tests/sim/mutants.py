@@ -11,7 +11,8 @@ import errno
 import re
 from typing import Any
 
-from tests.sim.disk import Directory, File, SimDisk
+from tests.sim.disk import SimDisk
+from tests.sim.files import Directory, File
 from tests.sim.process import Process, SimClient, SimSwitch, SimThread
 from tests.sim.world import World
 

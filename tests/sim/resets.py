@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def reset_consumer(world: World, at: int, model: StreamModel) -> None:
     """Reset a consumer to a sequence or to its ack floor."""
     world.process.run()  # handle earlier requests first
-    world._collect()
+    world.collect()
     there = [consumer for consumer in model.consumers.values() if consumer.exists and not consumer.resetting]
     if model.config["retention"] != "limits" or not there:
         return
@@ -46,7 +46,7 @@ def reset_consumer(world: World, at: int, model: StreamModel) -> None:
         restart(model, consumer, body["reset_seq"])
 
     world.say(f"reset {consumer.name} of {model.name} to {wanted}")
-    world._api(
+    world.request_api(
         at, f"CONSUMER.RESET.{model.name}.{consumer.name}", {"seq": wanted} if wanted else {}, answered
     )
 

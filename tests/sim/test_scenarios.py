@@ -32,8 +32,8 @@ class NothingLands(random.Random):
 class Story:
     """A disk, and the processes that run on it one after another."""
 
-    def __init__(self, always: bool = True) -> None:
-        self.disk = SimDisk(NothingLands(1))
+    def __init__(self, always: bool = True, seed: int = 1) -> None:
+        self.disk = SimDisk(NothingLands(seed))
         self.always = always
         self.process: Process
         self.client: SimClient
@@ -244,3 +244,54 @@ def test_acks_confirmed_behind_a_whole_state_survive_a_power_cut_before_the_firs
     story.begin()
 
     assert story.info()["ack_floor"]["stream_seq"] == 1
+
+
+def test_what_a_failed_sync_lost_is_written_again_before_it_is_acknowledged() -> None:
+    story = Story(seed=3)  # with this seed, the failed sync loses the message
+    story.begin()
+    story.make()
+    story.ask("s.a", "first")
+    story.disk.failing, story.disk.failure, story.disk.fail_in = "sync", errno.EIO, 0
+    headers = b"NATS/1.0\r\nNats-Msg-Id: id\r\n\r\n"
+    story.put("s.a", b"second", headers)
+    story.process.run()
+    story.process.settle()
+    assert story.stream().store.sync_lost
+    for file in story.disk.files():
+        file.lossy = False  # its pages stay in memory
+    story.disk.end_process()
+    story.begin()
+
+    inbox = story.put("s.a", b"second", headers)
+    story.process.run()
+    story.process.settle()
+    (answer,) = (frame for frame in story.client.frames() if frame.subject == inbox)
+    assert json.loads(answer.payload)["duplicate"]
+    assert not story.disk.exists("/srv/jetstream/$G/streams/S/msgs/.unsynced")
+    story.disk.lose_power()
+    story.begin()
+
+    message = story.stream().store.get(2)
+    assert message is not None
+    assert message.payload == b"second"
+
+
+def test_a_message_that_ends_a_schedule_is_refused_while_the_schedule_cannot_be_read() -> None:
+    story = Story()
+    story.begin()
+    story.make(allow_msg_schedules=True)
+    story.ask("s.a", "of no schedule")
+    story.process.stop()
+    story.disk.end_process()
+    story.begin()
+    story.disk.failing, story.disk.failure = "open_read_only", errno.EMFILE
+    story.disk.fail_in, story.disk.fail_more = 0, 9
+    headers = b"NATS/1.0\r\nNats-Scheduler: s.a\r\nNats-Schedule-Next: purge\r\n\r\n"
+
+    inbox = story.put("s.b", b"x", headers)
+    story.process.run()
+    story.process.settle()
+
+    (answer,) = (frame for frame in story.client.frames() if frame.subject == inbox)
+    assert json.loads(answer.payload)["error"]["err_code"] == 10077
+    assert story.stream().store.msgs == 1

@@ -10,7 +10,6 @@ Long because each kind of request is made, and its answer handled, in one place.
 
 from __future__ import annotations
 
-import errno
 import json
 import random
 import sys
@@ -18,10 +17,12 @@ import zlib
 from collections.abc import Callable
 from typing import Any
 
+from tests.sim.audits import audit_stream
 from tests.sim.batches import CONFIGS as BATCH_CONFIGS
 from tests.sim.batches import Batches
 from tests.sim.checkers import ConsumerModel, Publish, Removal, StreamModel, demand
 from tests.sim.disk import SimDisk
+from tests.sim.faults import plan_failure
 from tests.sim.features import CONFIGS, Features
 from tests.sim.process import Process, SimClient
 from tests.sim.resets import reset_consumer
@@ -58,6 +59,7 @@ class World:
         self.segment_size = rng.choice((2048, 8192, 40960, 49152, 65536))
         self.faults = rng.random() < 0.25  # the disk fails at times, in addition to crashes
         self.big = rng.random() < 0.5  # large payloads, so that segments become full
+        self.nasty = random.Random(seed + 2_000_003)  # the kinds of faults
         self.now_ns = 1_700_000_000 * NS_PER_S
         self.elapsed_ns = 1000 * NS_PER_S  # time in all earlier processes, and an offset before the first
         self.life_began_ns = 0
@@ -153,21 +155,13 @@ class World:
             if step == dies_at:
                 self.disk.crash_in = rng.randrange(40)
             if step == fails_at:
-                self._plan_failure()
+                plan_failure(self.disk, self.rng, self.nasty)
             if not self._alive(self._step):
                 break
         if how == "stop" and rng.random() < 0.2:
             self.disk.crash_in = rng.randrange(40)
             how = rng.choice(("power", "kill", "stop"))
         self._end(how)
-
-    def _plan_failure(self) -> None:
-        disk, rng = self.disk, self.rng
-        disk.failure = rng.choice((errno.EIO, errno.ENOSPC, errno.EMFILE))
-        disk.failing = rng.choice(("write", "sync", "open", "allocate", "sync_dir", "rename", "unlink", ""))
-        if disk.failing in ("sync", "sync_dir"):
-            disk.failure = errno.EIO
-        disk.fail_in = rng.randrange(20)
 
     def _alive(self, act: Callable[[], None]) -> bool:
         """Call `act`; return False if the process ended during the call."""
@@ -180,7 +174,7 @@ class World:
                 raise
         if not self.disk.dead:
             return True
-        self._collect()  # messages sent before the end
+        self.collect()  # messages sent before the end
         return False
 
     def _begin(self, crash_in: int | None = None) -> None:
@@ -211,21 +205,38 @@ class World:
     def _end(self, how: str) -> None:
         if not self.disk.dead and how == "stop" and self._alive(self.process.stop):
             self.say("stops")
-            self._collect()
+            self.collect()
             demand(not self.disk.open_files, f"left open: {self.disk.open_files}")
             self.disk.end_process()
+            self._take_failures()
+            if self.disk.evicted or self.sync_failed:
+                self._withdraw("power", False)
             self.elapsed_ns = self.moment()
             self.now_ns = self.life_began_ns = self.now() + self.rng.randrange(2 * NS_PER_S)
-            self.power_lost = False
+            self.power_lost = self.disk.evicted
             return
         self._died("kill" if how == "stop" else how)
 
     def _died(self, how: str) -> None:
         self._take_failures()
         self.say(f"ends by {how}{', in a call' if self.disk.dead else ''}")
+        in_call = self.disk.dead
+        if how == "power":
+            self.disk.lose_power()
+        else:
+            self.disk.end_process()
+        how = "power" if self.disk.evicted or self.sync_failed else how
+        self._withdraw(how, in_call)
+        self.power_lost = self.power_lost or how == "power"
+        # The wall clock of the next process may be behind.
+        self.elapsed_ns = self.moment() + 1
+        self.now_ns = self.now() + self.rng.choice((0, 1, 500, 3000, -500)) * NS_PER_MS
+
+    def _withdraw(self, how: str, in_call: bool) -> None:
+        """Withdraw the promises that a process or power cut has ended."""
         self.ever_cut = self.ever_cut or how == "power"
         for model in self.streams.values():
-            model.cut = model.cut or how == "power" or self.disk.dead
+            model.cut = model.cut or how == "power" or in_call
         since = self.moment() if self.always else self.moment() - self.slack_ns()
         for model in self.streams.values():
             if how == "power":
@@ -234,16 +245,9 @@ class World:
                 model.renew(since)
         if self.sync_failed:  # no earlier answer is certain, even after later syncs
             since = min(since, -1)
+            self.sync_failed = False  # the next process writes again what may be lost, and its answers count
         self.features.died(how, since)
         self.batches.died(how, since)
-        if how == "power":
-            self.disk.lose_power()
-        else:
-            self.disk.end_process()
-        self.power_lost = self.power_lost or how == "power"
-        # The wall clock of the next process may be behind.
-        self.elapsed_ns = self.moment() + 1
-        self.now_ns = self.now() + self.rng.choice((0, 1, 500, 3000, -500)) * NS_PER_MS
 
     def _check_log(self) -> None:
         bad = [text for level, text in self.process.log.lines if level == "ERR"]
@@ -258,14 +262,14 @@ class World:
         for _ in range(rng.choice((1, 1, 2, 5))):
             self._act(rng.randrange(len(self.clients)))
         self.process.run()
-        self._collect()
+        self.collect()
         for thread in self.process.threads:
             for _ in range(rng.choice((0, 1, 2, 4))):
                 thread.step()
                 self.process.run()
-        self._collect()
+        self.collect()
         self.process.advance(rng.choice((0, 0, 1, 10, 50, 200, 700 if rng.random() < 0.3 else 0)) * NS_PER_MS)
-        self._collect()
+        self.collect()
         self._take_failures()
         if rng.random() < 0.03:
             self.audit()
@@ -337,7 +341,7 @@ class World:
         line = b" ".join([*words, b"%d" % (len(headers) + len(payload))])
         self.clients[at].send(line + b"\r\n" + headers + payload + b"\r\n")
 
-    def _api(
+    def request_api(
         self, at: int, subject: str, body: dict[str, Any], reply: Callable[[dict[str, Any]], None]
     ) -> None:
         def answered(frame: Frame) -> None:
@@ -348,7 +352,7 @@ class World:
 
         self._request(at, f"$JS.API.{subject}", json.dumps(body).encode() if body else b"", answered)
 
-    def _collect(self) -> None:
+    def collect(self) -> None:
         """Handle received messages: deliveries first, since the confirmation of an ack may be in the same turn."""
         frames = [frame for client in self.clients for frame in client.frames()]
         frames.sort(key=lambda frame: not frame.reply.startswith(b"$JS.ACK."))
@@ -381,7 +385,7 @@ class World:
                 model.exists = True
 
         self.say(f"create {config}")
-        self._api(at, f"STREAM.CREATE.{name}", config, answered)
+        self.request_api(at, f"STREAM.CREATE.{name}", config, answered)
 
     def _stream_config(self, name: str) -> dict[str, Any]:
         rng = self.rng
@@ -412,7 +416,7 @@ class World:
             if "error" not in body:
                 model.config = config
 
-        self._api(at, f"STREAM.UPDATE.{model.name}", config, answered)
+        self.request_api(at, f"STREAM.UPDATE.{model.name}", config, answered)
 
     def _delete_stream(self, at: int, model: StreamModel) -> None:
         model.deleting = True
@@ -425,7 +429,7 @@ class World:
                 self._forget_stream(model)
 
         self.say(f"delete {model.name}")
-        self._api(at, f"STREAM.DELETE.{model.name}", {}, answered)
+        self.request_api(at, f"STREAM.DELETE.{model.name}", {}, answered)
 
     def _forget_stream(self, model: StreamModel) -> None:
         if self.streams.get(model.name) is model:
@@ -451,13 +455,13 @@ class World:
             if model.exists is None and not model.deleting:
                 model.adopted_ns = self.moment()
             model.exists, model.deleting = True, False
-            self._adopt_limits(model, served[model.name])
+            self.adopt_limits(model, served[model.name])
             model.latest_ns = max(model.latest_ns, self.now())
             self._adopt_consumers(model, served[model.name])
         back = set(served) - set(self.streams) - set(CONFIGS) - set(BATCH_CONFIGS)
         demand(not back, f"streams are back: {back}")
 
-    def _adopt_limits(self, model: StreamModel, stream: Any) -> None:
+    def adopt_limits(self, model: StreamModel, stream: Any) -> None:
         """Determine which of the sent updates was the last to take effect."""
         max_msgs = stream.config.max_msgs if stream.config.max_msgs > 0 else -1
         sent = {each["max_msgs"] for each in (model.config, *model.old_limits)}
@@ -486,39 +490,20 @@ class World:
         """Read all streams and compare them with the model."""
         self.process.run()
         self.process.finish_changes()  # otherwise reports would wait for these changes
-        self._collect()
+        self.collect()
+        fail_in, self.disk.fail_in = self.disk.fail_in, None
+        self._audit_all(restarted)
+        self.disk.fail_in = fail_in
+
+    def _audit_all(self, restarted: bool) -> None:
         served = self._served()
         for model in list(self.streams.values()):
             if model.name in served and model.exists:
-                self._audit_stream(model, served[model.name], restarted)
+                audit_stream(self, model, served[model.name], restarted)
         self.features.audit(served)
         self.batches.audit(served)
         if restarted:
             self.power_lost = False
-
-    def _audit_stream(self, model: StreamModel, stream: Any, restarted: bool) -> None:
-        model.latest_ns = max(model.latest_ns, self.now())
-        self._adopt_limits(model, stream)
-        store = stream.store
-        first, last = store.first_seq, store.last_seq
-        messages = [message for seq in range(first, last + 1) if (message := store.get(seq)) is not None]
-        found: list[dict[str, Any]] = []
-        self._api(0, f"STREAM.INFO.{model.name}", {"deleted_details": True}, found.append)
-        self.process.run()
-        self._collect()
-        state = found[0]["state"]
-        self.say(f"audit {model.name}: {state['messages']} of {first}..{last}")
-        young = restarted or self.now() - self.life_began_ns < NS_PER_S // 5  # the timers have not run yet
-        model.audit(messages, state, self.now(), young, restarted, self.power_lost)
-        for consumer in model.consumers.values():
-            if consumer.exists:
-                infos: list[dict[str, Any]] = []
-                self._api(0, f"CONSUMER.INFO.{model.name}.{consumer.name}", {}, infos.append)
-                self.process.run()
-                self._collect()
-                demand("error" not in infos[0], f"{consumer.name}: {infos[0]}")
-                # A failed store refuses the deletion, but forgets the message until the next start.
-                model.audit_consumer(consumer, infos[0], counted=not store.failed)
 
     # -- messages ------------------------------------------------------------------------------------------
 
@@ -607,7 +592,7 @@ class World:
                 removal.told_ns, removal.done_number = self.moment(), self.number
 
         self.say(f"delete {seq} of {model.name}, erase {erase}")
-        self._api(at, f"STREAM.MSG.DELETE.{model.name}", {"seq": seq, "no_erase": not erase}, answered)
+        self.request_api(at, f"STREAM.MSG.DELETE.{model.name}", {"seq": seq, "no_erase": not erase}, answered)
 
     def _purge(self, at: int, model: StreamModel) -> None:
         rng = self.rng
@@ -628,7 +613,7 @@ class World:
                 removal.told_ns, removal.done_number = self.moment(), self.number
 
         self.say(f"purge {model.name} {body}")
-        self._api(at, f"STREAM.PURGE.{model.name}", body, answered)
+        self.request_api(at, f"STREAM.PURGE.{model.name}", body, answered)
 
     # -- consumers -----------------------------------------------------------------------------------------
 
@@ -664,7 +649,7 @@ class World:
 
         self.say(f"create consumer {model.name} {config}")
         body = {"stream_name": model.name, "config": config}
-        self._api(at, f"CONSUMER.CREATE.{model.name}.{name}", body, answered)
+        self.request_api(at, f"CONSUMER.CREATE.{model.name}.{name}", body, answered)
 
     def _delete_consumer(self, at: int, model: StreamModel) -> None:
         there = [consumer for consumer in model.consumers.values() if consumer.exists]
@@ -680,7 +665,7 @@ class World:
             if gone and model.consumers.get(consumer.name) is consumer:
                 model.former_consumers.append(model.consumers.pop(consumer.name))
 
-        self._api(at, f"CONSUMER.DELETE.{model.name}.{consumer.name}", {}, answered)
+        self.request_api(at, f"CONSUMER.DELETE.{model.name}.{consumer.name}", {}, answered)
 
     def _pull(self, at: int, model: StreamModel, batch: int = 0) -> None:
         there = [consumer for consumer in model.consumers.values() if consumer.exists]
@@ -689,7 +674,7 @@ class World:
         consumer = self.rng.choice(there)
         body: dict[str, Any] = {"batch": batch or self.rng.choice((1, 5, 20))}
         body |= {"no_wait": True} if batch or self.rng.random() < 0.6 else {"expires": NS_PER_S}
-        self._api(at, f"CONSUMER.MSG.NEXT.{model.name}.{consumer.name}", body, lambda answer: None)
+        self.request_api(at, f"CONSUMER.MSG.NEXT.{model.name}.{consumer.name}", body, lambda answer: None)
 
     def _delivered(self, frame: Frame) -> None:
         words = frame.reply.decode().split(".")
@@ -767,7 +752,7 @@ class World:
             self.process.advance(2100 * NS_PER_MS)
             self.process.settle()
             self.process.run()
-            self._collect()
+            self.collect()
             idle = idle + 1 if before == self._deliveries() else 0
             if idle == 3:
                 break
@@ -784,17 +769,17 @@ class World:
         return sum(len(each.delivered) for m in self.streams.values() for each in m.consumers.values())
 
     def _drain_one(self, model: StreamModel, consumer: ConsumerModel) -> None:
-        self._api(
+        self.request_api(
             0,
             f"CONSUMER.MSG.NEXT.{model.name}.{consumer.name}",
             {"batch": 200, "no_wait": True},
             lambda answer: None,
         )
         self.process.run()
-        self._collect()
+        self.collect()
         for subject, publish in consumer.waiting:
             self._send_ack(0, consumer, subject, publish, b"+ACK")
         consumer.waiting = []
         self.process.run()
         self.process.settle()
-        self._collect()
+        self.collect()

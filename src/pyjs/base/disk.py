@@ -31,8 +31,13 @@ STATFS_SIZE = 256  # bytes; larger than every struct statfs, which begins with t
 # file systems in user space, syncfs may return too early.
 # ext4, xfs, btrfs, f2fs, bcachefs, tmpfs, overlayfs.
 SYNCFS_TYPES = frozenset((0xEF53, 0x58465342, 0x9123683E, 0xF2F52010, 0xCA451A4E, 0x01021994, 0x794C7630))
+# errors of a system call that is not available for a file; any other error of it is that of a write
+UNCHECKED = (errno.ENOSYS, errno.EPERM, errno.EOPNOTSUPP, errno.EINVAL, errno.ESPIPE)
 NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE)
 SHORTAGES = (*NO_DESCRIPTOR, errno.ENOMEM)
+# Errors that only mean that a file could not be opened: out of file descriptors, or permissions wrong. Nothing is
+# lost.
+UNOPENED = (*SHORTAGES, errno.EACCES)
 
 
 class Disk(Protocol):
@@ -165,6 +170,17 @@ def is_shortage(error: BaseException) -> bool:
     return isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in SHORTAGES)
 
 
+def failed_sync(error: OSError) -> OSError:
+    """Return the error to raise for a sync that began and failed with `error`.
+
+    A device may fail a write for lack of memory, a network file system for lack of permission. Such an error becomes
+    EIO, since it would otherwise look as if a file could not be opened, so that nothing was lost.
+    """
+    if error.errno in UNOPENED:
+        return OSError(errno.EIO, f"{os.strerror(errno.EIO)} ({error.strerror})")
+    return error
+
+
 @contextmanager
 def closing(disk: Disk, fd: int) -> Iterator[int]:
     """Yield a descriptor, and close it at the end of the `with` block."""
@@ -287,14 +303,23 @@ class OsDisk(Disk):
             os.ftruncate(fd, max(offset + size, self.size_of(fd)))
 
     def sync_file(self, fd: int) -> None:
-        """Make the file's bytes durable (fdatasync)."""
-        getattr(os, "fdatasync", os.fsync)(fd)
+        """Make the file's bytes durable (fdatasync).
+
+        Raises:
+            OSError: the sync failed, as for `failed_sync`.
+        """
+        try:
+            getattr(os, "fdatasync", os.fsync)(fd)
+        except OSError as error:
+            raise failed_sync(error) from error
 
     def sync_dir(self, path: str) -> None:
         """Make the names in a directory durable (fsync)."""
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(fd)
+        except OSError as error:
+            raise failed_sync(error) from error
         finally:
             os.close(fd)
 
@@ -320,7 +345,12 @@ class OsDisk(Disk):
         Raises:
             OSError: a write of the file failed, and the error was not reported before.
         """
-        if _sync_file_range is None or _sync_file_range(fd, _WHOLE, _WHOLE, WRITE_AND_WAIT) != 0:
+        if _sync_file_range is None:
+            self.sync_file(fd)
+        elif _sync_file_range(fd, _WHOLE, _WHOLE, WRITE_AND_WAIT) != 0:
+            number = ctypes.get_errno()
+            if number not in UNCHECKED:  # the kernel reports a failed write once: a later sync would succeed
+                raise failed_sync(OSError(number, os.strerror(number)))
             self.sync_file(fd)
 
     def shares_filesystem(self, fd: int, path: str | int) -> bool:

@@ -20,7 +20,7 @@ from pyjs.fsck.images import Files, SegmentFile, index_data, segment_file, size_
 from pyjs.fsck.mending import cut_tail, make_index, move_segment_aside, replace_lost, rewrite_segment
 from pyjs.fsck.metadata import finding_of
 from pyjs.store.crypt.keys import Locked
-from pyjs.store.format.layout import COPIED, DAMAGED, HEALING
+from pyjs.store.format.layout import COPIED, DAMAGED, HEALING, UNSYNCED
 from pyjs.store.format.meta import UnknownFormat
 from pyjs.store.segment.census import (
     agrees,
@@ -409,7 +409,7 @@ class MessagesCheck:
                 if not size_of(self._disk, path):
                     what = "this replica lacks messages; the server gets them from the others"
                     self._report.find(NOTE, path, what)
-            elif name not in (COPIED, ".probe"):
+            elif name not in (COPIED, UNSYNCED, ".probe"):
                 self._report.find(NOTE, path, "not a file of this server")
 
     def _settle(self) -> None:

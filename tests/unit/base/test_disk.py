@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import stat
@@ -77,6 +78,53 @@ def test_a_file_that_cannot_be_checked_is_synced(
     monkeypatch.setattr(OsDisk, "sync_file", lambda self, fd: synced.append(fd))
     disk.check_file(7)
     assert synced == [7]
+
+
+class FailedCheck:
+    """A sync_file_range that fails; the kernel then does not report the error to a later sync."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+
+    def __call__(self, fd: int, *rest: object) -> int:
+        ctypes.set_errno(self._number)
+        return -1
+
+
+def test_a_failed_write_that_a_check_reports_is_not_lost(
+    disk: OsDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fd = disk.open_file(f"{tmp_path}/f", create=True)
+    monkeypatch.setattr("pyjs.base.disk._sync_file_range", FailedCheck(errno.EIO))
+    with pytest.raises(OSError, match="Input/output") as caught:
+        disk.check_file(fd)
+    assert caught.value.errno == errno.EIO
+    monkeypatch.setattr("pyjs.base.disk._sync_file_range", FailedCheck(errno.ENOSYS))
+    disk.check_file(fd)
+    disk.close_file(fd)
+
+
+@pytest.mark.parametrize("number", [errno.ENOMEM, errno.EMFILE, errno.EACCES])
+def test_a_failed_sync_never_looks_as_if_nothing_was_lost(
+    disk: OsDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def fail(fd: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    fd = disk.open_file(f"{tmp_path}/f", create=True)
+    monkeypatch.setattr("pyjs.base.disk._sync_file_range", FailedCheck(number))
+    monkeypatch.setattr(os, "fdatasync", fail)
+    monkeypatch.setattr(os, "fsync", fail)
+
+    for sync in (
+        lambda: disk.check_file(fd),
+        lambda: disk.sync_file(fd),
+        lambda: disk.sync_dir(str(tmp_path)),
+    ):
+        with pytest.raises(OSError, match="Input/output error") as caught:
+            sync()
+        assert caught.value.errno == errno.EIO
+    disk.close_file(fd)
 
 
 def test_space_is_reserved(disk: OsDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

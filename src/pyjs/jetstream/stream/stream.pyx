@@ -42,7 +42,6 @@ from pyjs.base.gotext import duration_text
 from pyjs.jetstream.rules.claims import Claims
 from pyjs.jetstream.config.choices import WORKQUEUE
 from pyjs.jetstream.stream.message_ttl import marker_headers, with_least_ttl
-from pyjs.jetstream.stream.features.checks import later_refusal
 from pyjs.jetstream.stream.publish_errors import IS_DUPLICATE, failure_body, refusal, rollup_error
 from pyjs.jetstream.stream.publish_errors import store_error, traced_refusal
 from pyjs.jetstream.stream.retention import sweep_steps
@@ -260,9 +259,8 @@ cdef class Stream(Sink):
     cdef bint later_refused(self, Msg* m, int point) noexcept nogil:
         """Return whether the checks of rare headers at `point` refuse the message; if so, answer it."""
         with gil:
-            return self.refuse_unless_none(m, later_refusal(
-                point, self.config, m.body[:m.header_len], m.size - m.header_len, m.subject[:m.subject_len],
-                self.special))
+            return self.refuse_unless_none(m, self.special.later_refusal(
+                point, m.body[:m.header_len], m.size - m.header_len, m.subject[:m.subject_len]))
 
     cdef bint expectations_failed(self, Msg* m, PubHeaders* h) noexcept nogil:
         cdef uint64_t last

@@ -17,10 +17,9 @@ from pyjs.store.format.record cimport (
 )
 from pyjs.store.segment.view cimport View, note_use
 
-from pyjs.base.disk import closing, read_around
+from pyjs.base.disk import UNOPENED, closing, read_around
 from pyjs.base.errors import CorruptRecord
 from pyjs.store.format.image import UNREADABLE, open_image, read_image
-from pyjs.store.segment.segment_files import UNOPENED
 
 
 cdef int failure_of(object error):

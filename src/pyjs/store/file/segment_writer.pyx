@@ -33,9 +33,10 @@ from pyjs.store.segment.contents cimport ERASED_BIT
 from pyjs.store.segment.entry_mark cimport MARK_SIZE_MAX, EntryMark
 from pyjs.store.segment.view cimport View
 
+from pyjs.base.disk import UNOPENED
 from pyjs.base.errors import StoreFailed
 from pyjs.store.format.image import TailEncryption
-from pyjs.store.segment.segment_files import UNOPENED
+from pyjs.store.format.lost_sync import note_lost_sync
 
 cdef enum:
     BATCH_SIZE_MAX = 268435456  # bytes of all records of a batch; a batch must fit in one segment
@@ -460,6 +461,7 @@ cdef class SegmentWriter:
         self.condition.worsen(STORE_SYNC_LOST, reason)
         self.drop_parts()
         self.forget_staged()
+        note_lost_sync(self.files.disk, directory, self.files.log)
         self.files.log.error(f"Store of {directory} refuses messages: sync failed: {error}; restart to recover it")
 
     cdef void forget_staged(self) noexcept nogil:
@@ -582,6 +584,18 @@ cdef class SegmentWriter:
         except OSError as error:
             self.files.log.warn(f"{self.files.path_of(s.number)} keeps what could not be written: {error}")
         self.compactor.note_encoding(s)
+
+    def drop_rest(self) -> None:
+        """Remove what a failed write has left after the last record: behind later records, it would be damage.
+
+        Raises:
+            OSError: it cannot be removed.
+        """
+        if self.encryption is not None:
+            self.leave_tail()
+        elif self.growing_path():
+            self.cut()
+            self.allocated = self.written
 
     def start_over(self) -> None:
         """Continue in a new segment, into which the current metadata is written at once."""

@@ -23,6 +23,7 @@ from pyjs.store.store cimport StreamStore
 from pyjs.base.disk import closing
 from pyjs.store.format.image import MARK
 from pyjs.store.segment.index_file import remove_file
+from pyjs.store.format.lost_sync import has_lost_sync, write_again
 from pyjs.store.segment.recorded_ids import kept_path
 
 cdef enum:
@@ -66,6 +67,8 @@ cdef class StoreStart:
                 self.erased += adopt_segment(self.catalogue, self.writer.maps, found)
             yield
         self._settle()
+        if has_lost_sync(self.files.disk, self.files.directory):
+            yield from self._write_again()
         return self.recovery.damaged_paths
 
     def _settle(self):
@@ -290,6 +293,15 @@ cdef class StoreStart:
             self.files.disk.truncate(fd, end)
             self.files.disk.write_at(fd, MARK, end)
         self.writer.allocated = self.writer.written
+
+    def _write_again(self):
+        """Write the segments for the first sync again, since an earlier sync of them failed."""
+        try:
+            for path in self.files.found:
+                write_again(self.files.disk, path)
+                yield
+        except OSError as error:
+            self.writer.sync_failed(error)
 
     def _sync_later(self):
         """Queue the recovered segments for the first sync, since a killed process may not have synced them.

@@ -185,10 +185,9 @@ cdef class FileStore(StreamStore):
             finally:
                 disk.close_file(fd)
                 disk.unlink(probe)
+            self.writer.drop_rest()
         except OSError:
             return False
-        if self.writer.encryption is not None:
-            self.writer.leave_tail()
         self.condition.resume()
         self.files.log.info(f"Store of {self.files.directory} takes messages again")
         return True

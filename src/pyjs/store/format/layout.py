@@ -33,6 +33,8 @@ DELETING = ".deleting-"
 HEALING = ".healing"
 # beside it: has the number of the first segment with messages that this replica has copied, but no mark covers
 COPIED = ".copied"
+# beside it: a sync of the segments failed, and no start has written them again
+UNSYNCED = ".unsynced"
 DAMAGED = ".damaged-"
 
 

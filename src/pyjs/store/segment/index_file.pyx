@@ -36,6 +36,7 @@ from pyjs.base.disk import closing, is_shortage
 from pyjs.base.errors import PyjsError
 from pyjs.base.file_map import FileMap
 from pyjs.store.format.image import UNREADABLE, open_image
+from pyjs.store.format.lost_sync import forget_lost_sync
 from pyjs.store.segment.index_claims import confirmed
 from pyjs.store.store import SyncJob
 from pyjs.store.crypt.keys import BLOCK_SIZES
@@ -515,5 +516,7 @@ class SegmentSync(SyncJob):
         """Sync, then write index files; return the first error of the sync, or None if everything is durable."""
         error = super().__call__()
         if error is None:
+            if self.found:
+                forget_lost_sync(self.disk, self.found[0].rpartition("/")[0])
             self.problems = index_segments(self.disk, self.sealed)
         return error

@@ -3,17 +3,10 @@
 This module knows nothing of records. Compiled: every write of a batch is noted here (benchmarks/, JetStream async
 publish).
 """
-import errno
-
 from pyjs.base.bounds import INT64
-from pyjs.base.disk import SHORTAGES
 from pyjs.store.open_files import OpenFiles
 
 cdef int64_t TIME_MAX = INT64.high
-
-# Errors that only mean that a file could not be opened: out of file descriptors, or permissions wrong. Nothing is
-# lost.
-UNOPENED = (*SHORTAGES, errno.EACCES)
 
 
 cdef class SegmentFiles:

@@ -143,3 +143,40 @@ def test_a_sync_that_failed_otherwise_is_final(tmp_path: Path) -> None:
 
     assert not store.try_resume()
     store.release()
+
+
+class HalfDisk(OsDisk):
+    """While `full`, a write ends in the middle, as on a file system that reserves no space."""
+
+    def __init__(self) -> None:
+        self.full = False
+
+    def write_at(self, fd: int, data: bytes | memoryview, offset: int) -> None:
+        if self.full:
+            super().write_at(fd, data[: len(data) // 2], offset)
+            raise OSError(errno.ENOSPC, "No space left on device")
+        super().write_at(fd, data, offset)
+
+
+def test_the_rest_of_a_write_that_found_no_room_is_no_damage_later(tmp_path: Path) -> None:
+    disk = HalfDisk()
+    store = FileStore(disk, str(tmp_path), ListLog(), 4096, INCARNATION)
+    assert store.store(b"s", b"", payload(1), 1000) == 1
+    store.flush()
+    disk.full = True
+    for seq in range(2, 10):
+        assert store.store(b"s", b"", payload(seq), 1000) == seq
+    with pytest.raises(StoreFailed):
+        store.flush()
+    disk.full = False
+    assert store.try_resume()
+    assert store.store(b"s", b"", payload(10), 1000) == 10
+    store.flush()  # and then the process is killed
+
+    again = FileStore(OsDisk(), str(tmp_path), ListLog(), 4096, INCARNATION)
+
+    assert found(again) == [1, 10]
+    assert again.lost is None
+    assert again.last_seq == 10
+    again.release()
+    store.release()

@@ -27,6 +27,9 @@ def later_refusal(
 
     `point` selects the checks by their place in nats-server: 0 before any condition, 1 after the expected stream,
     2 after the expected sequences, 3 just before storing.
+
+    Raises:
+        ApiError, NotNow: a message that a check needs cannot be read, as for `View.last_headers`.
     """
     if point == 0:
         return increment_error(headers, payload_size, config.allow_msg_counter)

@@ -36,6 +36,7 @@ from pyjs.wire.ops cimport Msg
 from pyjs.base.errors import NotNow
 from pyjs.jetstream import advisories, errcodes
 from pyjs.jetstream.errcodes import ApiError
+from pyjs.jetstream.stream.features.checks import later_refusal
 from pyjs.jetstream.stream.features.counting import counted
 from pyjs.jetstream.stream.features.schedule import ended_by, with_rollup
 
@@ -258,6 +259,19 @@ cdef class SpecialPublishes(Sink):
     def wall_ns(self) -> int:
         """Return the wall time in ns."""
         return self.stream.wall()
+
+    def later_refusal(self, int point, bytes headers, size_t payload_size, bytes subject):
+        """Return the ApiError with which the checks of rare headers at `point` refuse a message, or None.
+
+        If a replica cannot make a check now, the stream is opened again, and the message does not count.
+        """
+        try:
+            return later_refusal(point, self.stream.config, headers, payload_size, subject, self)
+        except ApiError as error:           # a message that the check needs cannot be read now
+            return error
+        except NotNow as error:
+            self.stream.turn.faulted.append((self.stream, error))
+            return None
 
     def last_headers(self, bytes subject) -> bytes | None:
         """Return the header block of the last message of a subject, or None if there is none.

@@ -1,0 +1,60 @@
+"""The mark of a store whose sync failed, and the second write of its segments by the next start.
+
+After a failed sync, the page cache still has bytes that the disk may never get, and the next sync succeeds without
+writing them. A start that reads these bytes must therefore write them again before it relies on a sync: otherwise a
+repeated publish could be acknowledged as the duplicate of a message that a power failure then removes.
+
+The mark is an empty file. It is not synced: a power failure that removes it also ends the page cache.
+"""
+
+from __future__ import annotations
+
+import errno
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from pyjs.base.disk import PAGE_SIZE, closing, write_file
+from pyjs.store.format.layout import UNSYNCED
+
+if TYPE_CHECKING:
+    from pyjs.base.disk import Disk
+    from pyjs.base.log import Log
+
+
+def note_lost_sync(disk: Disk, directory: str, log: Log) -> None:
+    """Mark the store in `directory`: a sync of its segments has failed. An error is only logged."""
+    try:
+        write_file(disk, f"{directory}/{UNSYNCED}", [b""], sync=False)
+    except OSError as error:
+        log.warn(f"{directory}: the next start will not know that a sync failed: {error}")
+
+
+def has_lost_sync(disk: Disk, directory: str) -> bool:
+    """Return whether a sync failed in an earlier process, and no later one has written the segments again."""
+    return disk.exists(f"{directory}/{UNSYNCED}")
+
+
+def write_again(disk: Disk, path: str) -> None:
+    """Write all readable pages of a file again, so that the next sync covers them.
+
+    Raises:
+        OSError: the file cannot be opened or written.
+    """
+    with closing(disk, disk.open_file(path)) as fd:
+        for at in range(0, disk.size_of(fd), PAGE_SIZE):
+            try:
+                data = disk.read_at(fd, PAGE_SIZE, at)
+            except OSError as error:
+                if error.errno != errno.EIO:
+                    raise
+                continue  # it is not in memory either
+            disk.write_at(fd, data, at)
+
+
+def forget_lost_sync(disk: Disk, directory: str) -> None:
+    """Remove the mark, when the segments are written and synced again.
+
+    After an error, the next start only writes them once more.
+    """
+    with suppress(OSError):
+        disk.unlink(f"{directory}/{UNSYNCED}")
