@@ -11,6 +11,7 @@ from tests.support.simnet import LONG_NS, Wire, say
 from tests.support.workernet import WorkerNet
 
 from pyjs.base.clock import NS_PER_MS, NS_PER_S
+from pyjs.cluster.route import Route
 from pyjs.jetstream.spread.notes import Passed
 from pyjs.testing.node import RawClient
 
@@ -64,6 +65,11 @@ def info(name: str, inbox: bytes = b"in") -> bytes:
 def codes(client: RawClient) -> list[int]:
     """Return the error code of each answer that a client has received, 0 for success."""
     return [json.loads(each).get("error", {}).get("err_code", 0) for each in client.payloads()]
+
+
+def route(net: WorkerNet, one: int, other: int) -> Route:
+    """Return the route from one worker to another."""
+    return net.worker(one).cluster.routes[net.worker(other).node.server_id]
 
 
 def delay_notes(net: WorkerNet, one: int, other: int) -> None:
@@ -307,3 +313,68 @@ def test_a_subject_without_an_endpoint_has_no_answer(start: Start) -> None:
     net.worker(2).wake()
     net.run(LONG_NS)
     assert codes(client) == [0]
+
+
+# -- hostile clients and damaged frames ------------------------------------------------------------------------------
+
+
+def test_nothing_is_remembered_of_a_million_equal_or_different_requests(start: Start) -> None:
+    net = start(2)
+    create_in(net, 2, "S")
+    client = listening(net, 1)
+    for at in range(5):
+        say(net, client, info("S") * 200 + b"".join(info(f"none{at}-{number}") for number in range(200)))
+        net.run(NS_PER_S)
+        assert codes(client).count(0) == 200
+    for number in (1, 2):
+        spread, turn = net.worker(number).spread, net.worker(number).node.turn_state
+        held = [each for each in vars(spread.desk).values() if isinstance(each, dict | set) and each]
+        assert held == []
+        assert not (spread.waiters._waiting or turn.requests or turn.chores)
+
+
+def test_a_client_with_large_requests_to_a_slow_worker_is_slowed_down(start: Start) -> None:
+    net = start(2)
+    create_in(net, 2, "S")
+    client = listening(net, 1)
+    way = route(net, 1, 2)
+    way.output_paused()
+    for _ in range(60):
+        client.send(b"PUB $JS.API.STREAM.INFO.S in 1000000\r\n%b\r\n" % bytes(1_000_000))
+    first = net.worker(1).node
+    assert way.pending_size <= first.settings.max_pending
+    assert first.stalled_clients > 0
+    assert way.closed_reason == ""
+
+
+def test_a_request_that_is_too_large_for_a_frame_is_refused(start: Start) -> None:
+    net = start(2)
+    create_in(net, 2, "S")
+    client = listening(net, 1)
+    client.session.options.name = "n" * (66 << 20)
+    say(net, client, info("S"))
+    assert [frame.headers for frame in client.frames()] == [b"NATS/1.0 503\r\n\r\n"]
+    assert net.whole()
+
+
+def test_a_damaged_request_ends_the_route_which_opens_again(start: Start) -> None:
+    net = start(2)
+    create_in(net, 2, "S")
+    client = listening(net, 1)
+    assert route(net, 1, 2).send_request(b"S\x01", None)
+    net.worker(1).wake()
+    net.run(LONG_NS)
+    assert any("a request of another worker: " in text for text in net.worker(2).errors())
+    net.run_until(lambda: net.whole() and bool(net.worker(1).spread.online))
+    say(net, client, info("S"))
+    assert codes(client) == [0]
+
+
+def test_a_request_to_a_worker_whose_route_is_closed_is_refused(start: Start) -> None:
+    net = start(2)
+    second = net.worker(2).spread
+    note = Passed(0, True, "$G", b"$JS.API.INFO", b"", b"", b"", {})
+    way = route(net, 2, 1)
+    way.close("Test")
+    assert not way.send_request(b"", None)
+    assert not second.tell_in_order(1, note, None)
