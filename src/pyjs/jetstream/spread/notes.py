@@ -3,7 +3,8 @@
     note = "S", msgpack list: kind u8, the fields of its kind
 
 Notes from one worker to another arrive in order, or their connection is lost; a worker that reconnects sends all its
-streams. Only `Passed` with `is_first` is sent on another connection, that of messages. Notes that do not begin with "S" are those of jetstream/member.
+streams. `Passed` with `is_first` is sent on the connection of messages, all other notes on a separate one. Notes that
+do not begin with "S" are those of jetstream/member.
 """
 
 from __future__ import annotations
