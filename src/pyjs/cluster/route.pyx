@@ -367,7 +367,7 @@ cdef class Route:
                 self.cluster.replication.receive(self, body)
             elif kind == FRAME_REQUEST:
                 if not self.cluster.options.local or self.cluster.replication is None:
-                    raise BadHello("a request of another worker, although this server has no workers that share streams")
+                    raise BadHello("a request of another worker, and this server has no workers that share streams")
                 self.cluster.replication.receive_request(self, body)
             elif kind == FRAME_AFTER:
                 self.awaited = number_of(body)

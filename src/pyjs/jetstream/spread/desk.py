@@ -120,7 +120,7 @@ class Desk:
     def _take_heard(
         self, worker: int, router: Router, request: Request, number: int
     ) -> Generator[Step, None, None]:
-        """Answer a request when the subscriber to its reply subject is known, and report its end if it has a number."""
+        """Answer a request when the subscriber to its reply subject is known; with a number, report the end."""
         try:
             yield from self._waiters.until_heard(router.account, request.reply)
             yield from self._take(worker, router, request) or ()
