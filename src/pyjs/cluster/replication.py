@@ -200,9 +200,8 @@ class Replication:
         the note is too large.
         """
         beside = self._connections.get(node)
-        if beside is None or beside.info is None:
-            return False
-        route = self._cluster.routes.get(beside.info.server_id)
+        info = None if beside is None else beside.info
+        route = None if info is None else self._cluster.routes.get(info.server_id)
         return route is not None and route.send_request(note, session)
 
     def receive_request(self, route: Route, note: bytes) -> None:
@@ -211,8 +210,8 @@ class Replication:
         Raises:
             BadHello: the note is damaged.
         """
-        if self._notes is None or route.info is None:
-            raise BadHello("a request on a connection without a name")
+        assert self._notes is not None
+        assert route.info is not None  # holds, since the route is open
         try:
             self._notes.take_note(number_of(route.info.server_name), note)
         except ValueError as error:

@@ -1,15 +1,17 @@
 """The choice of the worker that answers an API request, so that each request is answered exactly once.
 
-Only the worker of the client handles a request; copies that reach other workers as messages are ignored. That worker
-answers the request, or passes it on to one other worker. So there is one copy of a request at any time. No worker has
-to recognise a request, and two equal requests with the same reply subject are two requests.
+The worker of the client answers a request, or passes it on to one other worker. So at any time, one worker is
+responsible for a request, and no worker has to find out whether another one has answered it. Nothing identifies a
+request, or is remembered of it: two equal requests with the same reply subject are simply two requests. If a client
+of another worker subscribes to the subject of a request, its worker gets a copy as a message, and ignores the copy.
 
 - The worker of the client answers requests about its own streams. It passes a request about another worker's stream
   on to that worker. All other requests go to the first worker: those about unknown streams, those about all streams
   of an account, and those that create, change or delete a stream.
 - The worker of the client may not know yet that a stream has come or gone. If a worker gets a request about a stream
   that it does not have, it passes the request on to the first worker. The first worker knows where the stream is once
-  all changes of the stream are complete, so it waits for them. Its choice is final: if it passes on a request about a
+  all changes of the stream are complete, so it waits for them, and for a worker that is adding a restored stream to
+  the account. Its choice is final: if it passes on a request about a
   stream that is deleted meanwhile, the answer is that there is no such stream.
 - A request that creates, changes or deletes a stream waits until the previous one of its account is done. Then the
   first worker answers it, or passes it on to the worker that has the stream or gets it.
@@ -64,6 +66,7 @@ class Desk:
         self._unknown: set[int] = set()  # of those, changes whose account the other worker does not know
         # worker and number of turns that other workers want or have
         self._turns: set[tuple[int, int]] = set()
+        self._given: dict[str, tuple[int, int]] = {}  # by account: the turn that has been granted and is not over
         # by account and stream: the worker of its last restore, until a change finds the stream there
         self._restores: dict[tuple[str, str], int] = {}
 
@@ -190,8 +193,12 @@ class Desk:
         self, router: Router, js: JetStream, request: Request, endpoint: Endpoint, args: tuple[str, ...]
     ) -> Generator[Step, None, None]:
         """Handle a request after all changes of its stream: answer it, pass it on, or refuse it with status 503."""
-        key = js.account.name, args[0]
-        yield from self._waiters.until(lambda: key not in self._under_way)
+        account = js.account.name
+        turn = self._given.get(account)  # it may have added the stream; the report arrives before the end of the turn
+        yield from self._waiters.until(
+            lambda: (account, args[0]) not in self._under_way
+            and (turn is None or self._given.get(account) != turn)
+        )
         yield from self._waiters.until(lambda: not self._is_unknown(js, args[0]), WHOLE_NS)
         if self._is_unknown(js, args[0]):
             self.refuse(router.account, request.reply)
@@ -337,8 +344,10 @@ class Desk:
 
         yield from self._waiters.until(lambda: self._spread.is_complete or is_over(), WHOLE_NS)
         if not is_over():
+            self._given[note.account] = key
             self._spread.tell(worker, Turn(note.number, note.account, Stage.GIVEN))
         yield from self._waiters.until(is_over, CHANGE_NS)
+        self._given.pop(note.account, None)
         self._turns.discard(key)
 
 

@@ -287,6 +287,7 @@ class SpreadNode:
             self._take_holdings(worker, note)
         elif isinstance(note, Passed):
             self._take_passed(worker, note)
+            return  # nothing waits for requests
         elif isinstance(note, Settled):
             self.desk.settled(note)
         elif isinstance(note, Turn):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.support.simnet import LONG_NS, Wire, say
@@ -12,6 +13,8 @@ from tests.support.workernet import WorkerNet
 
 from pyjs.base.clock import NS_PER_MS, NS_PER_S
 from pyjs.cluster.route import Route
+from pyjs.jetstream.config.stream import StreamConfig
+from pyjs.jetstream.manage import streams
 from pyjs.jetstream.spread.notes import Passed
 from pyjs.testing.node import RawClient
 
@@ -151,6 +154,25 @@ def test_a_worker_that_does_not_know_a_new_stream_asks_the_first_one(start: Star
     assert net.worker(3).spread.directory.find("$G", "S") is None
     say(net, client, info("S"))
     assert codes(client) == [0]
+
+
+def test_a_request_waits_for_the_report_of_a_restored_stream(start: Start) -> None:
+    net = start()
+    client, second = listening(net, 3), net.worker(2)
+
+    def work() -> Generator[Any, None, None]:
+        delay_notes(net, 2, 1)
+        yield from streams.create(second.spread.accounts["$G"], StreamConfig(name="S", subjects=("s",)))
+
+    second.node.turn_state.go_on(second.spread.desk.add_steps("$G", work))
+    second.wake()
+    net.run(LONG_NS)
+    assert second.streams == ["S"]
+    say(net, client, info("S"))
+    assert codes(client) == []
+    net.run(SLOW_NS)
+    assert codes(client) == [0]
+    assert remembered(net, 1) == []
 
 
 @pytest.mark.parametrize("number", [1, 3])
