@@ -66,7 +66,9 @@ class Desk:
         self._unknown: set[int] = set()  # of those, changes whose account the other worker does not know
         # worker and number of turns that other workers want or have
         self._turns: set[tuple[int, int]] = set()
-        self._given: dict[str, tuple[int, int]] = {}  # by account: the turn that has been granted and is not over
+        self._given: dict[
+            str, tuple[int, int]
+        ] = {}  # by account: the turn that has been granted and is not over
         # by account and stream: the worker of its last restore, until a change finds the stream there
         self._restores: dict[tuple[str, str], int] = {}
 
@@ -194,10 +196,14 @@ class Desk:
     ) -> Generator[Step, None, None]:
         """Handle a request after all changes of its stream: answer it, pass it on, or refuse it with status 503."""
         account = js.account.name
-        turn = self._given.get(account)  # it may have added the stream; the report arrives before the end of the turn
+        turn = self._given.get(
+            account
+        )  # it may have added the stream; the report arrives before the end of the turn
         yield from self._waiters.until(
-            lambda: (account, args[0]) not in self._under_way
-            and (turn is None or self._given.get(account) != turn)
+            lambda: (
+                (account, args[0]) not in self._under_way
+                and (turn is None or self._given.get(account) != turn)
+            )
         )
         yield from self._waiters.until(lambda: not self._is_unknown(js, args[0]), WHOLE_NS)
         if self._is_unknown(js, args[0]):

@@ -15,6 +15,7 @@ from pyjs.base.clock import NS_PER_MS, NS_PER_S
 from pyjs.cluster.route import Route
 from pyjs.jetstream.config.stream import StreamConfig
 from pyjs.jetstream.manage import streams
+from pyjs.jetstream.spread.desk import WHOLE_NS
 from pyjs.jetstream.spread.notes import Passed
 from pyjs.testing.node import RawClient
 
@@ -257,6 +258,31 @@ def test_a_request_is_refused_while_its_worker_is_away(start: Start) -> None:
         assert [frame.headers for frame in client.frames()] == [b"NATS/1.0 503\r\n\r\n"]
         for other in clients:
             other.frames()
+
+
+@pytest.mark.parametrize("number", [1, 3])
+def test_a_change_is_refused_while_its_worker_is_away(start: Start, number: int) -> None:
+    net = start()
+    create_in(net, 2, "S")
+    client = listening(net, number)
+    net.kill("sim-2")
+    net.run(LONG_NS)
+    say(net, client, b"PUB $JS.API.STREAM.DELETE.S in 0\r\n\r\n")
+    assert [frame.headers for frame in client.frames()] == [b"NATS/1.0 503\r\n\r\n"]
+
+
+@pytest.mark.parametrize("words", ["INFO", "DELETE"])
+def test_a_stream_that_may_be_in_a_worker_without_a_report_is_waited_for_and_refused(
+    start: Start, words: str
+) -> None:
+    net = start()
+    client = listening(net, 3)
+    net.kill("sim-2")
+    net.worker(1).spread.directory.reported.discard(2)
+    say(net, client, b"PUB $JS.API.STREAM.%b.S in 0\r\n\r\n" % words.encode())
+    assert client.frames() == []
+    net.run(WHOLE_NS)
+    assert [frame.headers for frame in client.frames()] == [b"NATS/1.0 503\r\n\r\n"]
 
 
 def test_streams_of_other_workers_are_served_while_the_first_one_is_away(start: Start) -> None:
