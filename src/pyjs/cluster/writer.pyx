@@ -192,7 +192,8 @@ cdef class RouteWriter:
     def send_request(self, bytes body, session) -> None:
         """Queue a request that the other side handles after all messages that were sent to it so far.
 
-        Slow down the client `session`, unless it is None, if much output is waiting.
+        While large messages are on their way, the request follows them on their connection. If much output is
+        waiting, slow down the client `session`, unless it is None.
         """
         cdef RouteWriter way = self
         if self.bulk is not None and self.bulk.out_msgs > self.aside_done:
@@ -201,7 +202,7 @@ cdef class RouteWriter:
                 way.send_after(self.frames)
         way.send_frame(FRAME_REQUEST, body)
         if way.is_bulk:
-            way.out_msgs += 1       # so that later requests follow this one
+            way.out_msgs += 1       # count it as a message, so that later requests follow it
         if isinstance(session, ClientSession) and way.out.unwritten() > way.out.stall_at:
             (<ClientSession> session).slow_down()
 
