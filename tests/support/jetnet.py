@@ -10,10 +10,8 @@ from typing import Any
 from tests.support.simnet import PORT, SimNet, SimServer
 
 from pyjs.base.clock import NS_PER_MS
-from pyjs.base.disk import Disk
 from pyjs.config.options import Options, RouteUrl
 from pyjs.jetstream.member.member_node import MemberNode
-from pyjs.server.system.scratch import UnsyncedDisk
 from pyjs.testing.node import RawClient
 
 TRIO = ("a", "b", "c")
@@ -23,7 +21,7 @@ LOG_FILE_SIZE = 1 << 20
 class JetServer(SimServer):
     """A server with JetStream; jobs for threads are done at once."""
 
-    def __init__(self, net: JetNet, name: str, options: Options) -> None:
+    def __init__(self, net: SimNet, name: str, options: Options) -> None:
         super().__init__(net, name, options)
         self.node.disk = net.disk()
         self.node.start_jetstream()
@@ -91,10 +89,6 @@ class JetNet(SimNet):
         server.cluster.start()
         server.wake()
         return server
-
-    def disk(self) -> Disk:
-        """Return a disk for a server that is being started."""
-        return UnsyncedDisk()
 
     def trio(self) -> list[JetServer]:
         """Start three servers, and wait until they are ready."""

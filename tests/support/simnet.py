@@ -14,13 +14,14 @@ from itertools import count
 from typing import Any, cast
 
 from pyjs.base.clock import NS_PER_MS, VirtualClock
-from pyjs.base.disk import OsDisk
+from pyjs.base.disk import Disk, OsDisk
 from pyjs.base.log import ListLog
 from pyjs.base.rng import SeededRng
 from pyjs.cluster.mesh import Dial
 from pyjs.config.options import Options, RouteUrl
 from pyjs.core.link import Link, Peer
 from pyjs.node import Node
+from pyjs.server.system.scratch import UnsyncedDisk
 from pyjs.testing.node import CONNECT, RawClient, VirtualNode
 
 PORT = 6222
@@ -158,6 +159,10 @@ class SimNet:
         server.cluster.start()
         server.wake()
         return server
+
+    def disk(self) -> Disk:
+        """Return the disk of a server with a store that is being started."""
+        return UnsyncedDisk()
 
     def kill(self, name: str) -> SimServer:
         """End a server as kill -9 does: the other ends of its connections notice it."""

@@ -250,6 +250,24 @@ def test_every_request_has_one_answer_while_its_stream_comes_and_goes(
             assert api(trio[1], f"STREAM.DELETE.{name}")["success"]
 
 
+def test_equal_requests_with_one_reply_subject_have_an_answer_each(trio: tuple[NodeClient, ...]) -> None:
+    for round_ in range(3):
+        add(trio[round_], "EQUAL")
+        for number, client in enumerate(trio):
+            client.take()
+            client.send(b"SUB equal.%d equal\r\n" % number)
+            client.send(b"PUB $JS.API.STREAM.INFO.EQUAL equal.%d 0\r\n\r\n" % number * 7)
+        for client in trio:
+            client.wait_for_messages(7)
+        assert api(trio[2 - round_], "STREAM.DELETE.EQUAL")["success"]
+        api(trio[0], "STREAM.NAMES")
+        for client in trio:
+            client.fence()
+            answers = [json.loads(frame[4]) for frame in client.take() if frame[0].startswith(b"equal.")]
+            assert [answer["config"]["name"] for answer in answers] == ["EQUAL"] * 7
+            client.send(b"UNSUB equal\r\n")
+
+
 def test_a_stream_has_sources_in_other_workers(shared: Workers, trio: tuple[NodeClient, ...]) -> None:
     for name in "ABC":
         published(trio[0], b"%b.x" % name.encode(), b"source")

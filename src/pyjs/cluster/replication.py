@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pyjs.cluster.hello import PeerInfo
     from pyjs.cluster.route import Route
     from pyjs.core.account import Account
+    from pyjs.core.sink import Sink
 
 PENDING_MAX = 160 << 20  # bytes: two batches of the maximum size, and some small ones
 # The first byte of a note, and of a message that is forwarded; the first byte of a batch is its version.
@@ -191,6 +192,30 @@ class Replication:
     def send_note(self, node: int, note: bytes) -> None:
         """Send a note between batches, or drop it if there is no connection."""
         self.send(node, [NOTE, note])
+
+    def send_request(self, node: int, note: bytes, session: Sink | None) -> bool:
+        """Send a note with a request of the client `session`, None for the server itself, to a worker.
+
+        The worker gets it after all messages that were sent to it so far. Return False if there is no connection, or
+        the note is too large.
+        """
+        beside = self._connections.get(node)
+        info = None if beside is None else beside.info
+        route = None if info is None else self._cluster.routes.get(info.server_id)
+        return route is not None and route.send_request(note, session)
+
+    def receive_request(self, route: Route, note: bytes) -> None:
+        """Handle a note with a request, which another worker has sent on a route.
+
+        Raises:
+            BadHello: the note is damaged.
+        """
+        assert self._notes is not None
+        assert route.info is not None  # holds, since the route is open
+        try:
+            self._notes.take_note(number_of(route.info.server_name), note)
+        except ValueError as error:
+            raise BadHello(f"a request of another worker: {error}") from None
 
     def forward(self, info: PeerInfo, message: Forwarded) -> bool:
         """Send a message to the server `info`, which delivers it to certain subscriptions, see `Forwarded`.

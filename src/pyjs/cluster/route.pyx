@@ -23,8 +23,8 @@ from pyjs.subjects.tokens cimport valid_subject
 from pyjs.wire.ops cimport Msg
 from pyjs.wire.route_frames cimport (
     FLAG_ALIASED, FLAG_PLAIN, FRAME_ACCOUNT, FRAME_AFTER, FRAME_CLIENTS, FRAME_CONSENSUS, FRAME_ERROR, FRAME_INFO,
-    FRAME_INTEREST, FRAME_MSG, FRAME_PING, FRAME_PONG, FRAME_SENDER, FRAME_SYNCED, INTEREST_FIXED_SIZE,
-    MSG_FIXED_SIZE, FrameReader, InterestFixed, MsgFixed,
+    FRAME_INTEREST, FRAME_MAX, FRAME_MSG, FRAME_PING, FRAME_PONG, FRAME_REQUEST, FRAME_SENDER, FRAME_SYNCED,
+    INTEREST_FIXED_SIZE, MSG_FIXED_SIZE, FrameReader, InterestFixed, MsgFixed,
 )
 
 from pyjs.cluster.greeting import Greeting
@@ -365,6 +365,10 @@ cdef class Route:
                 if self.cluster.replication is None:
                     raise BadHello("a batch of replicated groups, which this server does not have")
                 self.cluster.replication.receive(self, body)
+            elif kind == FRAME_REQUEST:
+                if not self.cluster.options.local or self.cluster.replication is None:
+                    raise BadHello("a request of another worker, and this server has no workers that share streams")
+                self.cluster.replication.receive_request(self, body)
             elif kind == FRAME_AFTER:
                 self.awaited = number_of(body)
             elif kind == FRAME_INFO:
@@ -496,6 +500,19 @@ cdef class Route:
     def send_batch(self, parts) -> None:
         """Send a batch for the replicated groups."""
         self.writer.send_now(FRAME_CONSENSUS, parts)
+
+    def send_request(self, bytes body, session) -> bool:
+        """Send a request of the client `session`, which the other side handles after all messages sent so far.
+
+        `session` is None if the server itself sends the request. Return False if the route is closed, or the request
+        is too large.
+        """
+        if self.state != OPEN or len(body) > <Py_ssize_t> FRAME_MAX:
+            return False
+        if self.turn.news:
+            self.cluster.tell_interest()
+        self.writer.send_request(body, session)
+        return True
 
     def allow(self, size_t pending_max) -> None:
         """Set the maximum number of bytes that may wait for the other side."""

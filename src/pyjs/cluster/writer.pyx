@@ -20,7 +20,8 @@ from pyjs.core.sink cimport Turn
 from pyjs.subjects.routes cimport Target
 from pyjs.wire.ops cimport Msg
 from pyjs.wire.route_frames cimport (
-    FLAG_ALIASED, FLAG_PLAIN, FRAME_AFTER, FRAME_MSG, FRAME_PING, HEADER_SIZE, MSG_FIXED_SIZE, FrameHeader, MsgFixed,
+    FLAG_ALIASED, FLAG_PLAIN, FRAME_AFTER, FRAME_MSG, FRAME_PING, FRAME_REQUEST, HEADER_SIZE, MSG_FIXED_SIZE,
+    FrameHeader, MsgFixed,
 )
 
 cdef enum:
@@ -187,6 +188,23 @@ cdef class RouteWriter:
         self.out.add(<const char*> &header, HEADER_SIZE)
         self.out.add(body, len(body))
         self.mark_dirty()
+
+    def send_request(self, bytes body, session) -> None:
+        """Queue a request that the other side handles after all messages that were sent to it so far.
+
+        While large messages are on their way, the request follows them on their connection. If much output is
+        waiting, slow down the client `session`, unless it is None.
+        """
+        cdef RouteWriter way = self
+        if self.bulk is not None and self.bulk.out_msgs > self.aside_done:
+            way = self.bulk
+            if way.after != self.frames:
+                way.send_after(self.frames)
+        way.send_frame(FRAME_REQUEST, body)
+        if way.is_bulk:
+            way.out_msgs += 1       # count it as a message, so that later requests follow it
+        if isinstance(session, ClientSession) and way.out.unwritten() > way.out.stall_at:
+            (<ClientSession> session).slow_down()
 
     def send_now(self, int kind, parts) -> None:
         """Write a frame, whose body is a list of parts, at once and without a copy.

@@ -2,13 +2,11 @@
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
-from pyjs.core.sink cimport Sink, Turn
+from pyjs.core.sink cimport EVERYWHERE, Sink, Turn
 from pyjs.subjects.mappings cimport Mappings
 from pyjs.subjects.routes cimport Group, Route, Target
 from pyjs.subjects.sublist cimport Sublist, Subscription
 from pyjs.wire.ops cimport Msg
-
-cdef uint64_t EVERYWHERE  # the value of Msg.told for a message that another server sent: it goes to no further server
 
 cdef class Account:
     cdef readonly str name

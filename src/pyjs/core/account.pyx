@@ -36,9 +36,6 @@ cdef inline bint is_named(Group* g, const char* queue, uint32_t n) noexcept nogi
     return first.queue_len == n and memcmp(first.queue, queue, n) == 0
 
 
-EVERYWHERE = <uint64_t> -1
-
-
 cdef class Account:
     """A namespace of subjects with its subscriptions."""
 

@@ -1,8 +1,10 @@
 """Sinks (receivers of messages), and the work lists of one turn."""
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint64_t
 
 from pyjs.subjects.routes cimport Target
 from pyjs.wire.ops cimport Msg
+
+cdef uint64_t EVERYWHERE  # the value of Msg.told for a message that another server sent: it goes to no further server
 
 cdef class Turn:
     """The work lists of one turn: sessions with output, streams to commit, consumers to pump, requests to answer.
@@ -58,6 +60,7 @@ cdef class Request:
     cdef readonly bytes headers         # b"" or the whole NATS/1.0 block
     cdef readonly bytes payload
     cdef readonly object session        # the ClientSession that published, or a Sender; None: the server itself
+    cdef readonly bint is_routed        # another server of the cluster, or another worker, has sent the message
 
 cdef class PySink(Sink):
     """A sink that copies the message; in the turn, `handler` is called with the copy as a Request."""

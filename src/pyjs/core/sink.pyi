@@ -71,6 +71,8 @@ class Turn:
 class Sink:
     def accepts(self, subject: bytes, queue: bytes) -> bool: ...
 
+class RemoteSink(Sink): ...
+
 class Request:
     handler: Callable[[Request], Iterator[Step] | None]
     subject: bytes
@@ -78,6 +80,7 @@ class Request:
     headers: bytes
     payload: bytes
     session: Sink | None
+    is_routed: bool
     def __init__(
         self,
         handler: Callable[[Request], Iterator[Step] | None],
@@ -86,6 +89,7 @@ class Request:
         headers: bytes = b"",
         payload: bytes = b"",
         session: Sink | None = None,
+        is_routed: bool = False,
     ) -> None: ...
 
 class PySink(Sink):

@@ -7,7 +7,7 @@ records work or does a bounded append; it never changes the subscription list an
 Compiled, because the virtual call is made once per receiver (measured in benchmarks/: 1-1, 1-10, JetStream publish).
 """
 from cpython.object cimport PyObject
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint64_t
 
 from pyjs.subjects.routes cimport Target
 from pyjs.wire.ops cimport Msg
@@ -19,6 +19,9 @@ from pyjs.core.chore import Chore
 cdef enum:
     INPUT_WORK = 65536          # work on input between two turns, over all sessions: some 4 ms
     COPY_OUT_WORK = 32
+
+
+EVERYWHERE = <uint64_t> -1
 
 
 cdef class Turn:
@@ -136,13 +139,14 @@ cdef class RemoteSink(Sink):
 cdef class Request:
     """A message copied for Python code."""
 
-    def __init__(self, handler, subject, reply=b"", headers=b"", payload=b"", session=None):
+    def __init__(self, handler, subject, reply=b"", headers=b"", payload=b"", session=None, is_routed=False):
         self.handler = handler
         self.subject = subject
         self.reply = reply
         self.headers = headers
         self.payload = payload
         self.session = session
+        self.is_routed = is_routed
 
 
 cdef class PySink(Sink):
@@ -175,5 +179,5 @@ cdef class PySink(Sink):
         self.turn.extra_work += COPY_OUT_WORK
         self.turn.requests.append(Request(
             self.handler, m.subject[:m.subject_len], m.reply[:m.reply_len], m.body[:m.header_len],
-            m.body[m.header_len:m.size], session))
+            m.body[m.header_len:m.size], session, m.told == EVERYWHERE))
         return 0

@@ -14,9 +14,9 @@ cdef enum:
 
 
 cdef inline bint is_valid(FrameHeader* header) noexcept nogil:
-    if header.kind < FRAME_ACCOUNT or header.kind > FRAME_CONSENSUS or header.reserved:
+    if header.kind < FRAME_ACCOUNT or header.kind > FRAME_REQUEST or header.reserved:
         return False
-    if header.kind == FRAME_MSG or header.kind == FRAME_CONSENSUS:
+    if header.kind == FRAME_MSG or header.kind == FRAME_CONSENSUS or header.kind == FRAME_REQUEST:
         return header.size <= <uint32_t> FRAME_MAX
     return header.size <= <uint32_t> CONTROL_MAX
 

@@ -299,6 +299,17 @@ def test_a_batch_to_a_server_without_replicated_groups_is_refused() -> None:
     assert any("which this server does not have" in text for text in errors(b))
 
 
+def test_a_request_of_a_worker_is_refused_by_a_server_without_workers(three: Replicated) -> None:
+    a, b = three.servers["a"], three.servers["b"]
+
+    assert a.cluster.routes[b.node.server_id].send_request(b"S", None)
+    a.wake()
+    three.net.run(LONG_NS)
+
+    assert any("this server has no workers that share streams" in text for text in errors(b))
+    three.net.run_until(three.net.whole)
+
+
 def test_a_batch_to_nobody_is_dropped(three: Replicated) -> None:
     replication = three.replications["a"]
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from pyjs.core.account import Account
 from pyjs.core.job import Job, JobQueue
 from pyjs.core.session import ClientSession
-from pyjs.core.sink import PySink, Request
+from pyjs.core.sink import PySink, RemoteSink, Request
 from pyjs.jetstream.api.direct_subscriptions import DirectSubscriptions
 from pyjs.jetstream.manage.engine import JetStream, Shared
 from pyjs.subjects.sublist import Subscription
@@ -127,7 +127,8 @@ class ApiSubscriptions:
         sink.service = b""
         sink.skipped = tuple(prefix + words for words in ELSEWHERE)
         answered = (*ANSWERED, *MAPPED) if depth == DOMAIN_DEPTH else ANSWERED
-        sink.told_as = tuple(prefix + words for words in answered)
+        if self._shared.spread is None:  # otherwise, each worker handles the requests of its own clients
+            sink.told_as = tuple(prefix + words for words in answered)
         subscription = Subscription(sink, prefix + b">")
         subscription.filtered = True
         self._account.add(subscription)
@@ -135,10 +136,9 @@ class ApiSubscriptions:
 
     def _handle(self, request: Request, depth: int) -> Iterator[Step] | None:
         spread = self._shared.spread
+        if spread is not None and request.is_routed:
+            return None  # the worker of the client handles it; this one has a client that reads requests
         if depth == DOMAIN_DEPTH and (subject := mapped(request.subject)):
-            if spread is not None and not spread.directs:
-                spread.refuse_alone(self._account, request)
-                return None  # the first worker sends it, once
             self._account.send(subject, request.payload, request.headers, request.reply)
             return None
         system = self._find_system()
@@ -146,17 +146,19 @@ class ApiSubscriptions:
             return None  # a copy of another account's request, or a request that no server could answer
         if self._shared.member is not None and request.session is None:
             pass  # the server of the client sends the copy
-        elif spread is not None and not spread.directs:
-            pass  # the first worker sends it
-        elif system is not None and system is not self._account and system.sessions:
+        elif system is not None and system is not self._account and (spread is not None or system.sessions):
             self._show(request, system, b".".join([b"$JS.API", *request.subject.split(b".")[depth:]]))
         if self._late or not (self._router is not None or is_loaded()):
             return self._handle_later(request, depth)
         return self._route(request, depth)
 
     def _show(self, request: Request, system: Account, subject: bytes) -> None:
-        """Send a copy of a request, without its reply subject, to system account clients that watch requests."""
-        if not any(isinstance(sub.sink, ClientSession) for sub in system.subs.match(subject)):
+        """Send a copy of a request, without its reply subject, to system account clients that watch requests.
+
+        Clients of other workers are among them if the workers share the streams.
+        """
+        watchers = ClientSession if self._shared.spread is None else (ClientSession, RemoteSink)
+        if not any(isinstance(sub.sink, watchers) for sub in system.subs.match(subject)):
             return
         from pyjs.core.exchange.info import request_headers  # imported lazily: few servers are watched
 

@@ -1,16 +1,25 @@
-"""The choice of the worker that answers an API request: every worker receives it, and exactly one answers.
+"""The choice of the worker that answers an API request, so that each request is answered exactly once.
 
-- The worker that has a stream answers requests about it.
-- The first worker answers requests about unknown streams and about all streams of an account. A request that creates,
-  changes or deletes a stream waits until the previous one of its account is done. Then the first worker answers it,
-  or passes it on to the worker that has the stream or gets it.
-- While such a request is being carried out, it depends on timing which worker has the stream. On another request
-  about the stream, the first worker at once asks the others whether one of them has answered it. From then on, none
-  of them will: the first worker answers the request, or passes it on when the change is complete.
-- The same applies to requests about an unknown stream, and about one that was created less than RECENT_NS ago. Each
-  worker gets requests, and the orders of the first worker, on different connections: a request may reach a worker
-  after the stream has come or gone, although it reached another worker before that.
-- A request whose worker is not running is refused with status 503, like a request to a server that is not running.
+The worker of the client answers a request, or passes it on to one other worker. So at any time, one worker is
+responsible for a request, and no worker has to find out whether another one has answered it. Nothing identifies a
+request, or is remembered of it: two equal requests with the same reply subject are simply two requests. If a client
+of another worker subscribes to the subject of a request, its worker gets a copy as a message, and ignores the copy.
+
+- The worker of the client answers requests about its own streams. It passes a request about another worker's stream
+  on to that worker. All other requests go to the first worker: those about unknown streams, those about all streams
+  of an account, and those that create, change or delete a stream.
+- The worker of the client may not know yet that a stream has come or gone. If a worker gets a request about a stream
+  that it does not have, it passes the request on to the first worker. The first worker knows where the stream is once
+  all changes of the stream are complete, so it waits for them, and for a worker that is adding a restored stream to
+  the account. Its choice is final: if it passes on a request about a
+  stream that is deleted meanwhile, the answer is that there is no such stream.
+- A request that creates, changes or deletes a stream waits until the previous one of its account is done. Then the
+  first worker answers it, or passes it on to the worker that has the stream or gets it.
+- A request whose worker is not running is refused with status 503, like a request to a server that is not running. A
+  request is lost if a worker to which it was passed on crashes before it answers.
+
+The worker of a client sends a request on the same connection as messages, after all messages of the client, so a
+publish followed by a request is handled in this order. This does not hold for requests that are passed on again.
 """
 
 from __future__ import annotations
@@ -19,17 +28,16 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pyjs.base.clock import NS_PER_S
 from pyjs.core.auth.identity import Sender
-from pyjs.core.session import ClientSession
 from pyjs.core.sink import Request
 from pyjs.jetstream import errcodes
 from pyjs.jetstream.api import audit
-from pyjs.jetstream.member.questions import RECENT_NS, Recent
-from pyjs.jetstream.spread.notes import Claim, Claimed, Passed, Settled, Stage, Turn
+from pyjs.jetstream.spread.notes import Passed, Settled, Stage, Turn
 from pyjs.jetstream.spread.placing import DIRECTOR, UNAVAILABLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
 
+    from pyjs.core.account import Account
     from pyjs.core.chore import Step
     from pyjs.jetstream.api.endpoint import Endpoint
     from pyjs.jetstream.api.router import Router
@@ -38,7 +46,6 @@ if TYPE_CHECKING:
 
 CHANGES = frozenset(("STREAM.CREATE", "STREAM.UPDATE", "STREAM.DELETE", "STREAM.RESTORE"))
 WHOLE_NS = 10 * NS_PER_S  # time for the other workers to report their streams, after a start of the first one
-CLAIM_NS = 2 * NS_PER_S  # time to wait for the answers to a claim
 RESTORES_MAX = 1000  # restores that the first worker remembers
 CHANGE_NS = 60 * NS_PER_S  # maximum time for one change in another worker
 T = TypeVar("T")
@@ -51,10 +58,6 @@ class Desk:
         self._spread = spread
         self._turn = spread.turn
         self._waiters = spread.waiters
-        # Requests that were answered here, claimed by the first worker before they arrived, or left to other workers.
-        self._taken = Recent(self._turn)
-        self._claimed = Recent(self._turn)
-        self._left = Recent(self._turn)
         # number of changes by account and stream, including waiting ones
         self._under_way: dict[tuple[str, str], int] = {}
         self._changing: set[str] = set()  # accounts whose streams are being changed
@@ -63,37 +66,96 @@ class Desk:
         self._unknown: set[int] = set()  # of those, changes whose account the other worker does not know
         # worker and number of turns that other workers want or have
         self._turns: set[tuple[int, int]] = set()
-        self._claims: dict[int, dict[int, bool]] = {}  # by number: answers by worker
+        self._given: dict[
+            str, tuple[int, int]
+        ] = {}  # by account: the turn that has been granted and is not over
         # by account and stream: the worker of its last restore, until a change finds the stream there
         self._restores: dict[tuple[str, str], int] = {}
 
     def handle(
         self, router: Router, request: Request, endpoint: Endpoint, args: tuple[str, ...]
     ) -> Iterator[Step] | None:
-        """Return the steps that handle a request, or None if another worker answers it or this call refused it."""
+        """Return the steps that handle a request of a client of this worker, or of this worker itself.
+
+        Return None if the request was passed on to another worker, or refused.
+        """
         if self._spread.number == DIRECTOR:
             return self._direct(router, request, endpoint, args)
-        if args and endpoint.words not in CHANGES:
-            if self._claimed.remove(request):
-                return None
-            if is_here(router.js, args[0]):
-                self._left.remove(request)
-                self._taken.add(request)
-                return router.work(request, endpoint, args)
-            self._taken.remove(request)
-            self._left.add(request)
-        if isinstance(request.session, ClientSession) and DIRECTOR not in self._spread.online:
-            self._refuse(router, request, () if endpoint.words in CHANGES else args)
+        if router.js is None or (_is_about_one(endpoint, args) and is_here(router.js, args[0])):
+            return router.work(request, endpoint, args)
+        found = None
+        if _is_about_one(endpoint, args):
+            found = self._spread.directory.find(router.account.name, args[0])
+        self._pass_on(DIRECTOR if found is None else found.worker, router, request)
         return None
 
-    def _refuse(self, router: Router, request: Request, args: tuple[str, ...] = ()) -> None:
-        """Answer a request with status 503, unless it has no reply subject or another running worker has its stream.
+    def take(self, worker: int, router: Router, note: Passed) -> None:
+        """Queue a request that `worker` has passed on."""
+        sender = Sender(note.client) if note.client else None
+        request = Request(
+            lambda request: self._take(worker, router, request),
+            note.subject,
+            note.reply,
+            note.headers,
+            note.payload,
+            sender,  # type: ignore[arg-type]  # as for routed requests
+            is_routed=True,
+        )
+        if note.is_first:
+            self._turn.requests.append(request)
+        else:
+            self._turn.go_on(self._take_heard(worker, router, request, note.number))
 
-        The first of `args` is the name of the stream. Without `args`, the stream is not looked up.
+    def _take(self, worker: int, router: Router, request: Request) -> Iterator[Step] | None:
+        """Return the steps that answer a request that `worker` has passed on.
+
+        Return None if the request was passed on once more, or refused.
         """
-        found = self._spread.directory.find(router.account.name, args[0]) if args else None
-        if request.reply and (found is None or found.worker not in self._spread.online):
-            router.account.send(request.reply, b"", UNAVAILABLE)
+        found = router.find(_words_of(request.subject))
+        if found is None:
+            return None
+        if self._spread.number == DIRECTOR:
+            return self._direct(router, request, *found)
+        endpoint, args = found
+        if worker != DIRECTOR and _is_about_one(endpoint, args) and not is_here(router.js, args[0]):
+            self._pass_on(DIRECTOR, router, request)
+            return None
+        return router.work(request, endpoint, args)
+
+    def _take_heard(
+        self, worker: int, router: Router, request: Request, number: int
+    ) -> Generator[Step, None, None]:
+        """Answer a request when the subscriber to its reply subject is known; with a number, report the end."""
+        try:
+            yield from self._waiters.until_heard(router.account, request.reply)
+            yield from self._take(worker, router, request) or ()
+        finally:
+            if number:
+                self._spread.tell(DIRECTOR, Settled(number))
+
+    def _pass_on(self, worker: int, router: Router, request: Request) -> None:
+        """Pass a request on to another worker, or refuse the request if that worker is not running.
+
+        A request of a client of this worker follows all earlier messages of the client.
+        """
+        note, spread = self._note(router, request), self._spread
+        if worker not in spread.online:
+            self.refuse(router.account, request.reply)
+        elif request.is_routed:
+            spread.tell(worker, note)
+        elif not spread.tell_in_order(worker, note, request.session):
+            self.refuse(router.account, request.reply)
+
+    def _note(self, router: Router, request: Request, number: int = 0) -> Passed:
+        client = audit.client_of(router.account, self._spread.shared, request) or {}
+        message = request.subject, request.reply, request.headers, request.payload
+        is_first = not (number or request.is_routed)
+        return Passed(number, is_first, router.account.name, *message, client)
+
+    def refuse(self, account: Account, reply: bytes) -> None:
+        """Answer a request with status 503, unless it has no reply subject."""
+        if reply:
+            account.send(reply, b"", UNAVAILABLE)
 
     # -- the first worker ----------------------------------------------------------------------------------------
 
@@ -105,16 +167,17 @@ class Desk:
         if endpoint.words in CHANGES:
             return self._change(router, router.js, request, endpoint, args)
         worker = self._worker_of(router.js, args[0])
-        if (
-            (router.account.name, args[0]) in self._under_way
-            or not worker
-            or self._is_new(router.js, args[0])
-        ):
+        if (router.account.name, args[0]) in self._under_way or not worker:
             return self._later(router, router.js, request, endpoint, args)
+        return self._at(worker, router, request, endpoint, args)
+
+    def _at(
+        self, worker: int, router: Router, request: Request, endpoint: Endpoint, args: tuple[str, ...]
+    ) -> Iterator[Step] | None:
+        """Return the steps that answer a request in this worker, or pass it on to `worker` and return None."""
         if worker in (0, DIRECTOR):
             return router.work(request, endpoint, args)
-        if worker not in self._spread.online:
-            self._refuse(router, request)
+        self._pass_on(worker, router, request)
         return None
 
     def _worker_of(self, js: JetStream, name: str) -> int:
@@ -124,11 +187,6 @@ class Desk:
         found = self._spread.directory.find(js.account.name, name)
         return 0 if found is None else found.worker
 
-    def _is_new(self, js: JetStream, name: str) -> bool:
-        """Return whether a stream is known and was created less than RECENT_NS ago."""
-        found = js.streams.get(name) or self._spread.directory.find(js.account.name, name)
-        return found is not None and found.created_ns > self._turn.now - RECENT_NS
-
     def _is_unknown(self, js: JetStream, name: str) -> bool:
         """Return whether a stream may be in a worker that has not reported its streams yet."""
         return not (self._spread.is_complete or self._worker_of(js, name))
@@ -136,49 +194,22 @@ class Desk:
     def _later(
         self, router: Router, js: JetStream, request: Request, endpoint: Endpoint, args: tuple[str, ...]
     ) -> Generator[Step, None, None]:
-        """Handle a request after all changes of its stream, unless another worker has already answered the request.
-
-        The request is answered here, passed on to the worker that has the stream, or refused with status 503.
-        """
-        key = js.account.name, args[0]
-        # Ask at once, while the other workers remember which requests they answered. Those that have not answered
-        # this one no longer will by themselves.
-        is_taken = bool(request.reply) and (yield from self._is_taken(request))
-        if is_taken:
-            return
-        yield from self._waiters.until(lambda: key not in self._under_way)
+        """Handle a request after all changes of its stream: answer it, pass it on, or refuse it with status 503."""
+        account = js.account.name
+        turn = self._given.get(
+            account
+        )  # it may have added the stream; the report arrives before the end of the turn
+        yield from self._waiters.until(
+            lambda: (
+                (account, args[0]) not in self._under_way
+                and (turn is None or self._given.get(account) != turn)
+            )
+        )
         yield from self._waiters.until(lambda: not self._is_unknown(js, args[0]), WHOLE_NS)
         if self._is_unknown(js, args[0]):
-            self._refuse(router, request)
-            return
-        worker = self._worker_of(js, args[0])
-        if worker in (0, DIRECTOR):
-            yield from router.work(request, endpoint, args)
-        elif worker not in self._spread.online:
-            self._refuse(router, request)
-        elif request.reply:
-            self._pass_on(worker, router, request)
-
-    def _is_taken(self, request: Request) -> Generator[Step, None, bool]:
-        """Ask all other workers whether they have answered a request, and return whether one of them has.
-
-        A worker that has not answered the request does not answer it afterwards, unless it is passed on to that
-        worker.
-        """
-        self._orders += 1
-        number, asked = self._orders, set(self._spread.online)
-        answers = self._claims[number] = {}
-        for worker in sorted(asked):
-            self._spread.tell(worker, Claim(number, request.subject, request.reply))
-        yield from self._waiters.until(lambda: asked & self._spread.online <= answers.keys(), CLAIM_NS)
-        del self._claims[number]
-        return any(answers.values())
-
-    def claimed(self, worker: int, note: Claimed) -> None:
-        """Record the answer of a worker to a claim, if the claim is still open."""
-        if note.number in self._claims:
-            self._claims[note.number][worker] = note.is_taken
-            self._waiters.notify()
+            self.refuse(router.account, request.reply)
+        else:
+            yield from self._at(self._worker_of(js, args[0]), router, request, endpoint, args) or ()
 
     def _change(
         self, router: Router, js: JetStream, request: Request, endpoint: Endpoint, args: tuple[str, ...]
@@ -217,14 +248,14 @@ class Desk:
         if worker:  # the restored stream exists: after its deletion, the name may get another worker
             self._restores.pop((js.account.name, args[0]), None)
         elif not spread.is_complete:
-            self._refuse(router, request)
+            self.refuse(router.account, request.reply)
             return
         if not worker and endpoint.words in ("STREAM.CREATE", "STREAM.RESTORE"):
             worker = self._placed(js, args[0], request.payload, restores=endpoint.words == "STREAM.RESTORE")
         if worker in (0, DIRECTOR):
             yield from router.work(request, endpoint, args)
         elif worker not in spread.online or not (yield from self._order(worker, router, request)):
-            self._refuse(router, request)
+            self.refuse(router.account, request.reply)
 
     def _placed(self, js: JetStream, name: str, body: bytes, *, restores: bool) -> int:
         """Return the number of the worker for a new stream.
@@ -247,7 +278,7 @@ class Desk:
         number, breaks = self._orders, self._spread.breaks
         before = breaks.get(worker)
         self._open.add(number)
-        self._pass_on(worker, router, request, number)
+        self._spread.tell(worker, self._note(router, request, number))
         yield from self._waiters.until(
             lambda: number not in self._open or breaks.get(worker) != before, CHANGE_NS
         )
@@ -255,11 +286,6 @@ class Desk:
         self._open.discard(number)
         self._unknown.discard(number)
         return is_done
-
-    def _pass_on(self, worker: int, router: Router, request: Request, number: int = 0) -> None:
-        client = audit.client_of(router.account, self._spread.shared, request) or {}
-        message = request.subject, request.reply, request.headers, request.payload
-        self._spread.tell(worker, Passed(number, router.account.name, *message, client))
 
     def settled(self, note: Settled) -> None:
         """Record the result of a change that was passed on to another worker, and end the wait for it."""
@@ -324,43 +350,11 @@ class Desk:
 
         yield from self._waiters.until(lambda: self._spread.is_complete or is_over(), WHOLE_NS)
         if not is_over():
+            self._given[note.account] = key
             self._spread.tell(worker, Turn(note.number, note.account, Stage.GIVEN))
         yield from self._waiters.until(is_over, CHANGE_NS)
+        self._given.pop(note.account, None)
         self._turns.discard(key)
-
-    # -- the other workers ---------------------------------------------------------------------------------------
-
-    def claim(self, note: Claim) -> None:
-        """Report to the first worker whether this worker has answered a request.
-
-        If the request has not arrived yet, this worker does not answer it when it arrives.
-        """
-        request = Request(_nothing, note.subject, note.reply)
-        is_left = self._left.remove(request)
-        is_taken = not is_left and self._taken.remove(request)
-        if not (is_left or is_taken):
-            self._claimed.add(request)
-        self._spread.tell(DIRECTOR, Claimed(note.number, is_taken))
-
-    def passed(self, router: Router, note: Passed) -> Generator[Step, None, None]:
-        """Handle a request that the first worker has passed on, and report its end if `note` has a number."""
-        request = Request(
-            _nothing,
-            note.subject,
-            note.reply,
-            note.headers,
-            note.payload,
-            Sender(note.client) if note.client else None,  # type: ignore[arg-type]  # as for routed requests
-        )
-        tokens = note.subject.decode("utf-8", "replace").split(".")
-        found = router.find(tuple(tokens[tokens.index("API") + 1 :]))
-        try:
-            if found is not None:
-                yield from self._waiters.until_heard(router.account, note.reply)
-                yield from router.work(request, *found)
-        finally:
-            if note.number:
-                self._spread.tell(DIRECTOR, Settled(note.number))
 
 
 def is_here(js: JetStream | None, name: str) -> bool:
@@ -370,5 +364,12 @@ def is_here(js: JetStream | None, name: str) -> bool:
     )
 
 
-def _nothing(request: Request) -> None:
-    """Do nothing; the request came from another worker and has no sender here."""
+def _is_about_one(endpoint: Endpoint, args: tuple[str, ...]) -> bool:
+    """Return whether a request is about one stream and does not create, change or delete it."""
+    return bool(args) and endpoint.words not in CHANGES
+
+
+def _words_of(subject: bytes) -> tuple[str, ...]:
+    """Return the tokens of an API subject after its prefix `$JS.API` or `$JS.<domain>.API`."""
+    tokens = subject.decode("utf-8", "replace").split(".")
+    return tuple(tokens[3 if tokens[2:3] == ["API"] else 2 :])

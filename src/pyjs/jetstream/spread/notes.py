@@ -3,7 +3,8 @@
     note = "S", msgpack list: kind u8, the fields of its kind
 
 Notes from one worker to another arrive in order, or their connection is lost; a worker that reconnects sends all its
-streams. Notes that do not begin with "S" are those of jetstream/member.
+streams. `Passed` with `is_first` is sent on the connection of messages, all other notes on a separate one. Notes that
+do not begin with "S" are those of jetstream/member.
 """
 
 from __future__ import annotations
@@ -32,9 +33,7 @@ class Kind(IntEnum):
     SETTLED = 3
     STREAMS = 4
     USED = 5
-    CLAIM = 6
-    CLAIMED = 7
-    TURN = 8
+    TURN = 6
 
 
 class Streams(IntEnum):
@@ -90,12 +89,15 @@ class Holdings:
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """A client request that the first worker passes on to another worker.
+    """A client request that one worker passes on to another one.
 
-    If `number` is not 0, that worker sends a `Settled` with this number when it has handled the request.
+    If `number` is not 0, the first worker has sent the note, and the receiver sends a `Settled` with this number when
+    it has handled the request. If `is_first` is True, the sender is the worker of the client, and the note arrives
+    after the client's earlier messages.
     """
 
     number: int
+    is_first: bool
     account: str
     subject: bytes
     reply: bytes
@@ -106,15 +108,15 @@ class Passed:
     def fields(self) -> list[Any]:
         """Return the fields of the note, in their order on the wire."""
         message = [self.subject, self.reply, self.headers, self.payload]
-        return [self.number, self.account, *message, self.client]
+        return [self.number, self.is_first, self.account, *message, self.client]
 
     @classmethod
     def take(cls, row: Row) -> Self:
         """Return the note that is packed in `row`, or raise BadRow if a field is missing or invalid."""
-        number, account = row.number("number"), row.text("account")
+        number, is_first, account = row.number("number"), row.flag("is_first"), row.text("account")
         subject, reply = row.data("subject", NOTE_SIZE_MAX), row.data("reply", NOTE_SIZE_MAX)
         headers, payload = row.data("headers", NOTE_SIZE_MAX), row.data("payload", NOTE_SIZE_MAX)
-        return cls(number, account, subject, reply, headers, payload, row.values("client"))
+        return cls(number, is_first, account, subject, reply, headers, payload, row.values("client"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,44 +170,6 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
-    """A question from the first worker to another worker: whether that worker has answered a request.
-
-    A worker that has not answered the request must not answer it afterwards.
-    """
-
-    number: int
-    subject: bytes
-    reply: bytes
-
-    def fields(self) -> list[Any]:
-        """Return the fields of the note, in their order on the wire."""
-        return [self.number, self.subject, self.reply]
-
-    @classmethod
-    def take(cls, row: Row) -> Self:
-        """Return the note that is packed in `row`, or raise BadRow if a field is missing or invalid."""
-        return cls(row.number("number"), row.data("subject", NOTE_SIZE_MAX), row.data("reply", NOTE_SIZE_MAX))
-
-
-@dataclass(frozen=True, slots=True)
-class Claimed:
-    """The answer to a `Claim`: `is_taken` is True if the worker has answered the request."""
-
-    number: int
-    is_taken: bool
-
-    def fields(self) -> list[Any]:
-        """Return the fields of the note, in their order on the wire."""
-        return [self.number, self.is_taken]
-
-    @classmethod
-    def take(cls, row: Row) -> Self:
-        """Return the note that is packed in `row`, or raise BadRow if a field is missing or invalid."""
-        return cls(row.number("number"), row.flag("is_taken"))
-
-
-@dataclass(frozen=True, slots=True)
 class Did:
     """A note from a worker that it has opened or closed all its streams."""
 
@@ -238,13 +202,11 @@ class Used:
         return cls(row.signed("memory"), row.signed("storage"))
 
 
-Note: TypeAlias = Holdings | Passed | Settled | Claim | Claimed | Did | Turn | Used
+Note: TypeAlias = Holdings | Passed | Settled | Did | Turn | Used
 _KINDS: dict[type, Kind] = {
     Holdings: Kind.HOLDINGS,
     Passed: Kind.PASSED,
     Settled: Kind.SETTLED,
-    Claim: Kind.CLAIM,
-    Claimed: Kind.CLAIMED,
     Did: Kind.STREAMS,
     Turn: Kind.TURN,
     Used: Kind.USED,

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Protocol
 
 from pyjs.base.clock import NS_PER_S
 from pyjs.consensus.names import number_of
-from pyjs.core.session import ClientSession
 from pyjs.jetstream import errcodes
 from pyjs.jetstream.cluster.assignments import stored_config
 from pyjs.jetstream.cluster.fields import BadRow
@@ -23,8 +22,6 @@ from pyjs.jetstream.member.waiters import Waiters
 from pyjs.jetstream.spread import notes
 from pyjs.jetstream.spread.directory import Directory
 from pyjs.jetstream.spread.notes import (
-    Claim,
-    Claimed,
     Did,
     Holding,
     Holdings,
@@ -34,17 +31,16 @@ from pyjs.jetstream.spread.notes import (
     Turn,
     Used,
 )
-from pyjs.jetstream.spread.placing import DIRECTOR, UNAVAILABLE, is_bound, least_loaded, origins_in, related
+from pyjs.jetstream.spread.placing import DIRECTOR, is_bound, least_loaded, origins_in, related
 from pyjs.jetstream.spread.usage import SharedUsage
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
     from pyjs.config.options import Worker
-    from pyjs.core.account import Account
     from pyjs.core.chore import Step
     from pyjs.core.host import Host
-    from pyjs.core.sink import Request
+    from pyjs.core.sink import Sink
     from pyjs.core.sink import Turn as NodeTurn
     from pyjs.jetstream.config.stream import StreamConfig
     from pyjs.jetstream.manage.engine import JetStream, Shared
@@ -64,6 +60,12 @@ class Carrier(Protocol):
 
     def send_note(self, node: int, note: bytes) -> None:
         """Send a note, or drop it if there is no connection."""
+
+    def send_request(self, node: int, note: bytes, session: Sink | None) -> bool:
+        """Send a note that arrives after all messages that were sent to the node; return False if it cannot be sent.
+
+        The client `session` is slowed down if too much waits for the node.
+        """
 
 
 class SpreadNode:
@@ -149,11 +151,6 @@ class SpreadNode:
     # -- the first worker ----------------------------------------------------------------------------------------
 
     @property
-    def directs(self) -> bool:
-        """Whether this is the first worker."""
-        return self.number == DIRECTOR
-
-    @property
     def is_complete(self) -> bool:
         """Whether every other worker has reported its streams."""
         return len(self.directory.reported) == len(self._workers) - 1
@@ -199,11 +196,6 @@ class SpreadNode:
         counts = self.directory.counts()
         counts[DIRECTOR] = sum(len(each.streams) for each in self.accounts.values())
         return least_loaded(counts, [DIRECTOR, *self.online])
-
-    def refuse_alone(self, account: Account, request: Request) -> None:
-        """Answer a client's request with status 503 if the first worker, which must answer it, is not connected."""
-        if isinstance(request.session, ClientSession) and DIRECTOR not in self.online and request.reply:
-            account.send(request.reply, b"", UNAVAILABLE)
 
     # -- own streams ---------------------------------------------------------------------------------------------
 
@@ -255,6 +247,13 @@ class SpreadNode:
         """Send a note to another worker; it is lost if there is no connection."""
         self._carrier.send_note(self._nodes[worker], notes.encode(note))
 
+    def tell_in_order(self, worker: int, note: Passed, session: Sink | None) -> bool:
+        """Send a request of the client `session` to another worker, after all messages of the client.
+
+        Return False if there is no connection, or the note is too large.
+        """
+        return self._carrier.send_request(self._nodes[worker], notes.encode(note), session)
+
     def _ask(self, worker: int, note: member_notes.Note) -> None:
         self._carrier.send_note(self._nodes[worker], member_notes.encode(note))
 
@@ -287,15 +286,12 @@ class SpreadNode:
         if isinstance(note, Holdings):
             self._take_holdings(worker, note)
         elif isinstance(note, Passed):
-            self._take_passed(note)
+            self._take_passed(worker, note)
+            return  # nothing waits for requests
         elif isinstance(note, Settled):
             self.desk.settled(note)
         elif isinstance(note, Turn):
             self.desk.take_turn(worker, note)
-        elif isinstance(note, Claim):
-            self.desk.claim(note)
-        elif isinstance(note, Claimed):
-            self.desk.claimed(worker, note)
         elif isinstance(note, Used):
             self.usage.take(worker, note)
         elif note.streams is Streams.OPENED:
@@ -322,14 +318,16 @@ class SpreadNode:
             for inflow in [] if js is None else list(js.copied_by.get(name, ())):
                 inflow.origin_moved(name)
 
-    def _take_passed(self, note: Passed) -> None:
-        js = self.accounts.get(note.account)
-        if js is None:  # during a reload; the first worker refuses the request
-            self.tell(DIRECTOR, Settled(note.number, False))
-            return
-        from pyjs.jetstream.api.router import Router  # imported with the first request
+    def _take_passed(self, worker: int, note: Passed) -> None:
+        js, account = self.accounts.get(note.account), self._host.accounts.get(note.account)
+        if js is not None:
+            from pyjs.jetstream.api.router import Router  # imported with the first request
 
-        self.turn.go_on(self.desk.passed(Router(js.account, self.shared, js), note))
+            self.desk.take(worker, Router(js.account, self.shared, js), note)
+        elif note.number:  # during a reload; the first worker refuses the request
+            self.tell(DIRECTOR, Settled(note.number, False))
+        elif account is not None:
+            self.desk.refuse(account, note.reply)
 
     def node_heard(self, node: int) -> None:
         """Record that a worker is connected, and send it the reports that it may have missed."""

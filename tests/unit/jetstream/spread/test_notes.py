@@ -9,8 +9,6 @@ from pyjs.jetstream.cluster.fields import BadRow, pack
 from pyjs.jetstream.config.stream import StreamConfig
 from pyjs.jetstream.spread.notes import (
     HEAD,
-    Claim,
-    Claimed,
     Did,
     Holding,
     Holdings,
@@ -29,13 +27,13 @@ HOLDING = Holding("$G", stored_config(StreamConfig(name="S", subjects=("s.>",)))
 NOTES: list[Note] = [
     Holdings(2, True, streams=(HOLDING,)),
     Holdings(2, False, gone=(("$G", "S"),)),
-    Passed(1, "$G", b"$JS.API.STREAM.CREATE.S", b"_INBOX.\xff", b"NATS/1.0\r\n\r\n", b"{}", {"name": "c"}),
-    Passed(0, "$G", b"$JS.API.STREAM.INFO.S", b"_INBOX.1", b"", b"", {}),
+    Passed(
+        1, False, "$G", b"$JS.API.STREAM.CREATE.S", b"_INBOX.\xff", b"NATS/1.0\r\n\r\n", b"{}", {"name": "c"}
+    ),
+    Passed(0, True, "$G", b"$JS.API.STREAM.INFO.S", b"_INBOX.1", b"", b"", {}),
     Settled(7),
     Settled(7, False),
     Turn(9, "$G", Stage.GIVEN),
-    Claim(8, b"$JS.API.STREAM.INFO.S", b"_INBOX.1"),
-    Claimed(8, True),
     Did(Streams.OPENED),
     Did(Streams.CLOSED),
     Used(1 << 40, -1),
@@ -58,7 +56,7 @@ def test_a_note_arrives_as_it_was_sent(note: Note) -> None:
         [3, 1, 2],
         [4, 0],
         [4, 3],
-        [8, 1, "$G", 4],
+        [6, 1, "$G", 4],
         [1, 0, True, [], []],
         [1, 2, True, [[]], []],
     ],

@@ -33,6 +33,10 @@ class Link:
         if not self.is_broken:
             self.way.append((node, note))
 
+    def send_request(self, node: int, note: bytes, session: object) -> bool:
+        self.send_note(node, note)
+        return not self.is_broken
+
 
 def domain() -> Options:
     """Return the options of a worker."""
@@ -177,8 +181,8 @@ def test_a_change_in_an_account_that_the_other_worker_does_not_know_is_refused(p
     found: list[bool] = []
 
     def steps() -> Generator[Any, None, None]:
-        desk._pass_on = lambda worker, router, request, number=0: pair.workers[1].tell(  # type: ignore[method-assign]
-            worker, Passed(number, "NEW", b"$JS.API.STREAM.CREATE.S", b"r", b"", b"{}", {})
+        desk._note = lambda router, request, number=0: Passed(  # type: ignore[method-assign]
+            number, False, "NEW", b"$JS.API.STREAM.CREATE.S", b"r", b"", b"{}", {}
         )
         found.append((yield from desk._order(2, cast("Any", None), cast("Any", None))))
 
@@ -186,107 +190,3 @@ def test_a_change_in_an_account_that_the_other_worker_does_not_know_is_refused(p
     pair.settle()
     assert found == [False]
     assert not desk._unknown
-
-
-@pytest.mark.parametrize("is_away", [True, False])
-def test_a_message_that_the_first_worker_sends_is_refused_while_that_one_is_away(
-    pair: Pair, *, is_away: bool
-) -> None:
-    if is_away:
-        pair.part()
-    client = pair.hosts[2].client()
-    client.send(b"SUB in 1\r\nPUB $JS.hub.API.$KV.bucket.key in 1\r\nx\r\n")
-    pair.settle()
-    assert [frame.headers for frame in client.frames()] == [b"NATS/1.0 503\r\n\r\n"] * is_away
-
-
-# -- requests that reach the workers at different times, since they do not travel with the orders --------------------
-
-
-class Late:
-    """A client of each worker, and one request that reaches one worker after the other."""
-
-    def __init__(self, pair: Pair) -> None:
-        self.pair = pair
-        self.clients = {number: host.client() for number, host in pair.hosts.items()}
-        for client in self.clients.values():
-            client.send(b"SUB in 1\r\n")
-        self.directors = pair.hosts[1].client()
-        pair.hosts[2].client().send(b"SUB done 1\r\n")
-
-    def arrives(self, number: int) -> int:
-        """Let the request arrive at a worker; return the number of answers of both workers."""
-        self.clients[number].send(b"PUB $JS.hub.API.STREAM.INFO.S in 0\r\n\r\n")
-        self.pair.settle()
-        return sum(len(client.frames()) for client in self.clients.values())
-
-    def order(self, words: str) -> None:
-        """Let a client of the first worker create or delete a stream; the first one is created in worker 2."""
-        body = b"" if words.startswith("DELETE") else b'{"name":"%b"}' % words[-1].encode()
-        self.directors.send(
-            b"PUB $JS.hub.API.STREAM.%b done %d\r\n%b\r\n" % (words.encode(), len(body), body)
-        )
-        self.pair.settle()
-
-
-@pytest.fixture
-def late(pair: Pair) -> Late:
-    pair.workers[2].opened()
-    pair.settle()
-    return Late(pair)
-
-
-def test_a_stream_that_is_created_between_two_arrivals_of_a_request_answers_it_no_more(late: Late) -> None:
-    assert late.arrives(1) == 1
-    late.order("CREATE.S")
-    assert list(late.pair.hosts[2].engine.streams) == ["S"]
-    assert late.arrives(2) == 0
-
-
-def test_a_request_that_a_worker_has_left_before_it_got_the_stream_is_answered(late: Late) -> None:
-    assert late.arrives(2) == 0
-    late.order("CREATE.S")
-    assert late.arrives(1) == 1
-
-
-def test_a_request_that_a_worker_has_answered_before_it_lost_the_stream_is_not_answered_again(
-    late: Late,
-) -> None:
-    late.order("CREATE.S")
-    assert late.arrives(2) == 1
-    late.order("DELETE.S")
-    assert late.arrives(1) == 0
-
-
-def test_a_request_to_a_stream_that_has_moved_meanwhile_is_not_answered_again(late: Late) -> None:
-    late.order("CREATE.S")
-    assert late.arrives(2) == 1
-    late.order("DELETE.S")
-    late.order("CREATE.T")
-    late.order("CREATE.S")
-    assert list(late.pair.hosts[1].engine.streams) == ["S"]
-    assert late.arrives(1) == 0
-
-
-def test_a_stream_that_was_deleted_after_its_restore_may_get_another_worker(late: Late) -> None:
-    late.order("RESTORE.S")
-    late.order("CREATE.S")
-    assert list(late.pair.hosts[2].engine.streams) == ["S"]
-    late.order("DELETE.S")
-    late.order("CREATE.T")
-    late.order("CREATE.S")
-    assert list(late.pair.hosts[1].engine.streams) == ["S"]
-
-
-def test_a_request_to_a_stream_that_is_there_for_long_is_answered_without_questions(late: Late) -> None:
-    late.order("CREATE.S")
-    late.pair.settle(milliseconds=2_000)
-    assert late.arrives(1) == 0
-    assert not late.pair.workers[2].desk._claimed.has(b"$JS.hub.API.STREAM.INFO.S", b"in")
-    assert late.arrives(2) == 1
-
-
-def test_a_request_to_a_new_stream_whose_worker_is_away_is_refused(late: Late) -> None:
-    late.order("CREATE.S")
-    late.pair.part()
-    assert late.arrives(1) == 1
