@@ -10,13 +10,14 @@ Compiled, because it runs for every published message (measured in benchmarks/: 
 Source: state and purge rules of nats-server, compared in tests/conformance.
 """
 from cpython.bytes cimport PyBytes_FromStringAndSize
+from libc.stdlib cimport free
 
-from pyjs.store.index.filter cimport StoreFilter
 from pyjs.store.index.sequences cimport (
-    index_at, index_find, index_free, index_last, index_next_live, index_remove, is_dead, segment_count_from,
-    segment_clear_front, segment_free, subject_of,
+    index_at, index_find, index_free, index_last, index_next_live, index_remove, is_dead, may_hold,
+    segment_clear_front, segment_count_from, segment_find, segment_free, subject_of,
 )
-from pyjs.store.index.subjects cimport subject_by_id
+from pyjs.store.index.subjects cimport subject_by_id, subjects_find
+from pyjs.store.index.sweep cimport is_dense, subtract, unlink_found
 from pyjs.subjects.tokens cimport has_wildcard
 from pyjs.wire.compose cimport compose
 
@@ -218,6 +219,14 @@ cdef class StreamStore:
         index_remove(&self.catalogue.index, at)
         segment_free(s)
 
+    cdef void forget_found(self, Segment* s, Found* found, Remains remains) noexcept nogil:
+        pass
+
+    cdef void retire_to(self, size_t at, Remains remains) noexcept nogil:
+        cdef Segment* s = self.catalogue.index.segments[at]
+        index_remove(&self.catalogue.index, at)
+        remains.take_segment(s)
+
     cdef void clear_segments(self) noexcept nogil:
         if self.catalogue.index.n <= SEGMENTS_AT_ONCE:
             index_free(&self.catalogue.index)
@@ -291,6 +300,48 @@ cdef class StreamStore:
         self.catalogue.forget_all(first_seq)
         self.clear_segments()
         return dropped
+
+    cdef bint sweep(self, StoreFilter f, uint64_t before_seq):
+        """Drop all messages below `before_seq` of the subject `f`, if they are many; `take_remains` has their memory.
+
+        Return whether all of them are dropped now.
+        """
+        cdef Subject* s = NULL
+        cdef Remains remains
+        cdef uint64_t before = self.catalogue.msgs, end
+        if f.literal:
+            s = subjects_find(&self.catalogue.subjects.table, f.patterns[0], f.lengths[0])
+        if s == NULL or s.count <= self.many or not is_dense(self.catalogue, s, before_seq):
+            return False
+        try:
+            remains = Remains()
+            self.catalogue.leave(remains)
+        except MemoryError:
+            return False
+        end = self.sweep_segments(s, before_seq, remains)
+        subtract(self.catalogue, s, before - self.catalogue.msgs, end)
+        return end == before_seq
+
+    cdef uint64_t sweep_segments(self, Subject* subject, uint64_t before_seq, Remains remains) noexcept nogil:
+        """Drop the messages of a subject below `before_seq`; return `before_seq`, or less if out of memory."""
+        cdef size_t at = index_at(&self.catalogue.index, subject.first)
+        cdef Found found
+        cdef Segment* s
+        found.entries, found.n, found.room = NULL, 0, 0
+        while at < self.catalogue.index.n and self.catalogue.index.segments[at].base < before_seq:
+            s = self.catalogue.index.segments[at]
+            if s.live and may_hold(s, subject.id):
+                if segment_find(s, subject.id, <uint32_t> min(before_seq - s.base, <uint64_t> s.n), &found) != 0:
+                    before_seq = s.base
+                    break
+                unlink_found(self.catalogue, s, subject, &found)
+                self.forget_found(s, &found, remains)
+                if found.n and s.live == 0 and at + 1 < self.catalogue.index.n:
+                    self.retire_to(at, remains)
+                    continue
+            at += 1
+        free(found.entries)
+        return before_seq
 
     # -- Python ------------------------------------------------------------------------------------------------
     cdef StoredMessage copy_out(self, uint64_t seq):
@@ -429,7 +480,7 @@ cdef class StreamStore:
 
     def purge_matching(self, StoreFilter f, uint64_t before_seq, uint64_t keep) -> int:
         """Remove messages for `purge`, which has turned off the log of drops; return their number."""
-        cdef uint64_t total, left, seq
+        cdef uint64_t total, left, seq, before = self.catalogue.msgs
         if f.all and keep == 0:
             if before_seq == 0 or before_seq > self.catalogue.last_seq:
                 return self.drop_all(before_seq)
@@ -439,7 +490,9 @@ cdef class StreamStore:
             return 0
         if keep == 0 and before_seq and total == self.catalogue.msgs:
             return self.drop_below(before_seq)
-        left = total - keep
+        if keep == 0 and self.sweep(f, min(before_seq or ~<uint64_t> 0, self.catalogue.last_seq + 1)):
+            return before - self.catalogue.msgs
+        left = total - keep - (before - self.catalogue.msgs)
         self.catalogue.look_ahead(self.catalogue.first_seq, f)      # otherwise each search examines its gap
         seq = self.catalogue.next_seq(0, f)
         while left and seq and not (before_seq and seq >= before_seq):

@@ -624,6 +624,19 @@ cdef class SegmentWriter:
         """Queue the removal of a message for the next commit; `erased` means that its bytes will be overwritten."""
         return sequences_add(&self.erasures if erased else &self.removals, seq)
 
+    cdef void note_removals(self, uint64_t base, Found* found, uint32_t begin) noexcept nogil:
+        """Queue the removals of the entries from index `begin` of `found` on, in the segment that begins at `base`.
+
+        As with a single removal, those that do not fit into the memory are not recorded.
+        """
+        cdef Sequences* list = &self.removals
+        cdef uint32_t k
+        if grow(<void**> &list.seqs, &list.room, list.n + found.n - begin, sizeof(uint64_t)) != 0:
+            return
+        for k in range(begin, found.n):
+            list.seqs[list.n] = base + found.entries[k]
+            list.n += 1
+
     cdef int keep_removed(self, Segment* s, uint64_t seq) noexcept nogil:
         """Add `seq` to the removals that the file of `s` records; return -1 if out of memory."""
         if grow(<void**> &s.removed, &s.removed_room, s.n_removed + 1, 8) != 0:

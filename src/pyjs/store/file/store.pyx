@@ -24,7 +24,9 @@ from libc.string cimport memcpy
 
 from pyjs.store.index.catalogue cimport Catalogue
 from pyjs.store.file.condition cimport STORE_CLOSED, STORE_FULL, STORE_RECOVERING, STORE_SYNC_LOST
-from pyjs.store.index.sequences cimport Entry, index_find, index_free, index_last, index_place, index_remove, is_dead
+from pyjs.store.index.sequences cimport (
+    Entry, Found, index_find, index_free, index_last, index_place, index_remove, is_dead,
+)
 from pyjs.store.file.examiner cimport Losses
 from pyjs.store.format.record cimport CHECKSUM_SIZE
 from pyjs.store.index.dropped cimport Remains
@@ -451,7 +453,22 @@ cdef class FileStore(StreamStore):
             self.writer.note_removal(seq, False)
         self.compactor.note_sparse(s)
 
+    cdef void forget_found(self, Segment* s, Found* found, Remains remains) noexcept nogil:
+        cdef uint32_t k = 0
+        while k < found.n and s.base + found.entries[k] < self.catalogue.first_seq:
+            k += 1
+        self.writer.state_due |= k > 0
+        self.writer.note_removals(s.base, found, k)
+        self.compactor.note_sparse(s)
+
     cdef void retire(self, size_t at) noexcept nogil:
+        self.retired.free_segment(self.take_out(at))
+
+    cdef void retire_to(self, size_t at, Remains remains) noexcept nogil:
+        self.retired.hand_over(self.take_out(at), remains)
+
+    cdef Segment* take_out(self, size_t at) noexcept nogil:
+        """Retire the file of segment `at`, and remove the segment from the index."""
         cdef Segment* s = self.catalogue.index.segments[at]
         cdef uint32_t i
         cdef Segment* other
@@ -463,7 +480,7 @@ cdef class FileStore(StreamStore):
         with gil:
             self.give_up(s)
         index_remove(&self.catalogue.index, at)
-        self.retired.free_segment(s)
+        return s
 
     cdef void give_up(self, Segment* s) noexcept:
         """Retire the file of `s`: it is removed when the records that make it superfluous are durable."""
