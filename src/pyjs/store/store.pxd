@@ -97,7 +97,8 @@ cdef class StreamStore:
     cdef void drop_singly_below(self, uint64_t seq) noexcept nogil
     cdef uint64_t drop_all(self, uint64_t first_seq) noexcept nogil
     cdef bint sweep(self, StoreFilter f, uint64_t before_seq)
-    cdef uint64_t sweep_segments(self, Subject* subject, uint64_t before_seq, Remains remains) noexcept nogil
+    cdef void sweep_segments(self, Subject* subject, uint64_t before_seq, Remains remains) noexcept nogil
+    cdef void sweep_segment(self, Segment* s, Subject* subject, uint32_t end, Remains remains) noexcept nogil
     cdef StoredMessage copy_out(self, uint64_t seq)
     # `work` grows by the work of the search, in units of a turn's input (core/session.pyx)
     cdef uint64_t last_of(self, const char* subject, size_t n, int64_t* work) noexcept nogil

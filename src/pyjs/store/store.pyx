@@ -10,11 +10,10 @@ Compiled, because it runs for every published message (measured in benchmarks/: 
 Source: state and purge rules of nats-server, compared in tests/conformance.
 """
 from cpython.bytes cimport PyBytes_FromStringAndSize
-from libc.stdlib cimport free
 
 from pyjs.store.index.sequences cimport (
-    index_at, index_find, index_free, index_last, index_next_live, index_remove, is_dead, may_hold,
-    segment_clear_front, segment_count_from, segment_find, segment_free, subject_of,
+    FOUND_MAX, index_at, index_find, index_free, index_last, index_next_live, index_remove, is_dead, may_hold,
+    segment_clear_front, segment_count_from, segment_find, segment_free, segment_place, subject_of,
 )
 from pyjs.store.index.subjects cimport subject_by_id, subjects_find
 from pyjs.store.index.sweep cimport is_dense, subtract, unlink_found
@@ -302,13 +301,13 @@ cdef class StreamStore:
         return dropped
 
     cdef bint sweep(self, StoreFilter f, uint64_t before_seq):
-        """Drop all messages below `before_seq` of the subject `f`, if they are many; `take_remains` has their memory.
+        """Drop all messages below `before_seq` of the subject `f`, if there are many; return whether that was done.
 
-        Return whether all of them are dropped now.
+        `take_remains` then returns their memory.
         """
-        cdef Subject* s = NULL
         cdef Remains remains
-        cdef uint64_t before = self.catalogue.msgs, end
+        cdef uint64_t before = self.catalogue.msgs
+        cdef Subject* s = NULL
         if f.literal:
             s = subjects_find(&self.catalogue.subjects.table, f.patterns[0], f.lengths[0])
         if s == NULL or s.count <= self.many or not is_dense(self.catalogue, s, before_seq):
@@ -318,30 +317,31 @@ cdef class StreamStore:
             self.catalogue.leave(remains)
         except MemoryError:
             return False
-        end = self.sweep_segments(s, before_seq, remains)
-        subtract(self.catalogue, s, before - self.catalogue.msgs, end)
-        return end == before_seq
+        self.sweep_segments(s, before_seq, remains)
+        subtract(self.catalogue, s, before - self.catalogue.msgs, before_seq)
+        return True
 
-    cdef uint64_t sweep_segments(self, Subject* subject, uint64_t before_seq, Remains remains) noexcept nogil:
-        """Drop the messages of a subject below `before_seq`; return `before_seq`, or less if out of memory."""
+    cdef void sweep_segments(self, Subject* subject, uint64_t before_seq, Remains remains) noexcept nogil:
         cdef size_t at = index_at(&self.catalogue.index, subject.first)
-        cdef Found found
         cdef Segment* s
-        found.entries, found.n, found.room = NULL, 0, 0
         while at < self.catalogue.index.n and self.catalogue.index.segments[at].base < before_seq:
             s = self.catalogue.index.segments[at]
             if s.live and may_hold(s, subject.id):
-                if segment_find(s, subject.id, <uint32_t> min(before_seq - s.base, <uint64_t> s.n), &found) != 0:
-                    before_seq = s.base
-                    break
-                unlink_found(self.catalogue, s, subject, &found)
-                self.forget_found(s, &found, remains)
-                if found.n and s.live == 0 and at + 1 < self.catalogue.index.n:
+                self.sweep_segment(s, subject, <uint32_t> min(before_seq - s.base, <uint64_t> s.n), remains)
+                if s.live == 0 and at + 1 < self.catalogue.index.n:
                     self.retire_to(at, remains)
                     continue
             at += 1
-        free(found.entries)
-        return before_seq
+
+    cdef void sweep_segment(self, Segment* s, Subject* subject, uint32_t end, Remains remains) noexcept nogil:
+        cdef uint32_t place = segment_place(s, subject.id), i = 0
+        cdef Found found
+        while i < end and s.live:
+            segment_find(s, place, i, min(end, i + FOUND_MAX), &found)
+            if found.n:
+                unlink_found(self.catalogue, s, subject, &found)
+                self.forget_found(s, &found, remains)
+            i += FOUND_MAX
 
     # -- Python ------------------------------------------------------------------------------------------------
     cdef StoredMessage copy_out(self, uint64_t seq):
@@ -492,7 +492,7 @@ cdef class StreamStore:
             return self.drop_below(before_seq)
         if keep == 0 and self.sweep(f, min(before_seq or ~<uint64_t> 0, self.catalogue.last_seq + 1)):
             return before - self.catalogue.msgs
-        left = total - keep - (before - self.catalogue.msgs)
+        left = total - keep
         self.catalogue.look_ahead(self.catalogue.first_seq, f)      # otherwise each search examines its gap
         seq = self.catalogue.next_seq(0, f)
         while left and seq and not (before_seq and seq >= before_seq):

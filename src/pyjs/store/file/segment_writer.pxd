@@ -107,7 +107,7 @@ cdef class SegmentWriter:
     cdef FullSegment without_index(self, Segment* s, bint footer)
     cdef int note_removal(self, uint64_t seq, bint erased) noexcept nogil
     cdef void note_removals(self, uint64_t base, Found* found, uint32_t begin) noexcept nogil
-    cdef int keep_removed(self, Segment* s, uint64_t seq) noexcept nogil
+    cdef int keep_recorded(self, Sequences* list, uint64_t bit) noexcept nogil
     cdef int record_erasure(self, uint64_t seq) noexcept nogil
     cdef bint has_news(self) noexcept nogil
     cdef void forget_removals(self) noexcept nogil

@@ -237,7 +237,8 @@ cdef class SegmentWriter:
             return -1
         if self.staged and self.write_staged() != 0:
             return -1
-        self.removals.n = self.erasures.n = 0
+        if self.keep_recorded(&self.removals, 0) != 0 or self.keep_recorded(&self.erasures, ERASED_BIT) != 0:
+            return -1
         self.state_due = False
         if self.retired.undated and self.entries != IN_ENTRY:    # a recovery drops entries that no mark follows
             with gil:
@@ -264,7 +265,8 @@ cdef class SegmentWriter:
         """Stage the mark of the last complete entry now, after the queued removals."""
         if self.stage_sequences(&self.removals, 0) != 0 or self.stage_sequences(&self.erasures, FLAG_ERASED) != 0:
             return -1
-        self.removals.n = self.erasures.n = 0
+        if self.keep_recorded(&self.removals, 0) != 0 or self.keep_recorded(&self.erasures, ERASED_BIT) != 0:
+            return -1
         return self.stage_state()
 
     # -- recovery ----------------------------------------------------------------------------------------------
@@ -344,17 +346,11 @@ cdef class SegmentWriter:
         return self.stage_plain(KIND_META, 0, self.catalogue.last_seq, meta, size) if size else 0
 
     cdef int stage_sequences(self, Sequences* list, int flags) noexcept nogil:
-        cdef size_t at = 0, some, i
-        cdef uint64_t* seqs = list.seqs
-        cdef Segment* s
+        cdef size_t at = 0, some
         while at < list.n:
             some = min(list.n - at, <size_t> REMOVALS_MAX)
-            if self.stage_plain(KIND_DELETES, flags, self.catalogue.last_seq, <char*> (seqs + at), some * 8) != 0:
+            if self.stage_plain(KIND_DELETES, flags, self.catalogue.last_seq, <char*> (list.seqs + at), some * 8) != 0:
                 return -1
-            s = index_last(&self.catalogue.index)
-            for i in range(at, at + some):
-                if self.keep_removed(s, seqs[i] | (ERASED_BIT if flags else 0)) != 0:
-                    return -1
             at += some
         return 0
 
@@ -637,12 +633,25 @@ cdef class SegmentWriter:
             list.seqs[list.n] = base + found.entries[k]
             list.n += 1
 
-    cdef int keep_removed(self, Segment* s, uint64_t seq) noexcept nogil:
-        """Add `seq` to the removals that the file of `s` records; return -1 if out of memory."""
-        if grow(<void**> &s.removed, &s.removed_room, s.n_removed + 1, 8) != 0:
+    cdef int keep_recorded(self, Sequences* list, uint64_t bit) noexcept nogil:
+        """Move queued removals, whose records are staged or written now, to those that the last segment records.
+
+        Each gets `bit`. Return -1 if out of memory.
+        """
+        cdef Segment* s = index_last(&self.catalogue.index)
+        cdef size_t i
+        if list.n == 0:
+            return 0
+        if s.removed == NULL and bit == 0:      # a million removals are not copied
+            s.removed, s.n_removed, s.removed_room = list.seqs, <uint32_t> list.n, list.room
+            list.seqs, list.n, list.room = NULL, 0, 0
+            return 0
+        if grow(<void**> &s.removed, &s.removed_room, s.n_removed + list.n, 8) != 0:
             return -1
-        s.removed[s.n_removed] = seq
-        s.n_removed += 1
+        for i in range(list.n):
+            s.removed[s.n_removed + i] = list.seqs[i] | bit
+        s.n_removed += <uint32_t> list.n
+        list.n = 0
         return 0
 
     cdef int record_erasure(self, uint64_t seq) noexcept nogil:
@@ -652,8 +661,7 @@ cdef class SegmentWriter:
         if self.stage_sequences(&self.erasures, FLAG_ERASED) != 0 \
                 or (self.entries == MARK_DUE and self.stage_state() != 0) or self.write_staged() != 0:
             return -1
-        self.erasures.n = 0
-        return 0
+        return self.keep_recorded(&self.erasures, ERASED_BIT)
 
     def growing_path(self) -> str:
         """Return the path of the open segment, or "" if there is none."""

@@ -12,7 +12,7 @@ Compiled, because it runs for every append, load and search of a consumer (measu
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcmp, memcpy, memmove, memset
 
-from pyjs.base.grow cimport grow, grow_to
+from pyjs.base.grow cimport grow
 
 cdef enum:
     BLOCK_SIZE = 4096           # a page
@@ -148,24 +148,20 @@ cdef uint64_t segment_count_from(Segment* s, uint32_t i) noexcept nogil:
     return s.n - i - count
 
 
-cdef int segment_find(Segment* s, uint32_t subject_id, uint32_t end, Found* found) noexcept nogil:
-    cdef uint32_t place = segment_place(s, subject_id), i = 0, n = 0, stop
+cdef void segment_find(Segment* s, uint32_t place, uint32_t begin, uint32_t end, Found* found) noexcept nogil:
+    cdef uint32_t i = begin, n = 0, stop
     cdef uint64_t live
-    found.n = 0
-    if s.live >= found.room and grow_to(<void**> &found.entries, &found.room, s.live + 1, sizeof(uint32_t)) != 0:
-        return -1
     while i < end:
         live = ~s.dead[i >> 6]
         stop = min(end, i + 64)
         if live == 0:                   # this also skips wide gaps, whose entries are not in memory
             i = stop
         while i < stop:
-            found.entries[n] = i        # without a branch, since successive subjects are hard to predict
+            found.entries[n] = i        # without a branch, since successive subjects are hard to predict; n <= i - begin
             n += (live & 1) & (s.entries[i].subject_id == place)
             live >>= 1
             i += 1
     found.n = n
-    return 0
 
 
 cdef int index_push(SeqIndex* x, Segment* s) noexcept nogil:

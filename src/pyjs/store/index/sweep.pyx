@@ -1,8 +1,8 @@
-"""The removal of many messages of one subject, one segment at a time.
+"""The removal of many messages of one subject, a few thousand entries at a time.
 
 A search for each message, and `Catalogue.unlink`, take 50 ns per message together. That is too long if a roll-up
-removes a million messages in one turn. Here, one pass over the entries of a segment finds those of the subject, a
-second pass marks them, and the counts change once per segment.
+removes a million messages in one turn. Here, one pass over some entries finds those of the subject
+(`segment_find`), a second pass marks them, and the counts change once.
 
 This module knows nothing of files and bodies: the store that owns the catalogue handles those of the entries found.
 Compiled, because it examines every entry of a segment (benchmarks/hostile.py: rollup-sub).
@@ -22,8 +22,6 @@ cdef void unlink_found(Catalogue c, Segment* s, Subject* subject, Found* found) 
     cdef uint64_t size = found.n * <uint64_t> (c.overhead + subject.len)
     cdef uint32_t k, with_headers = 0
     cdef Entry* e
-    if found.n == 0:
-        return
     for k in range(found.n):
         e = &s.entries[found.entries[k]]
         size += e.size
