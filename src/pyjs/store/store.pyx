@@ -27,7 +27,7 @@ cdef enum:
     GAP_ENTRIES_MAX = 4096      # maximum number of entries for one gap; a wider gap is between two segments
     SEGMENT_ENTRIES_MAX = 1048576  # a segment with more entries gets no entries for gaps: these are between segments
     SEGMENTS_AT_ONCE = 4        # maximum number of segments freed at once; the memory of more is passed to `remains`
-    KEPT_MAX = 8192             # if at most this many messages are left,
+    KEPT_MAX = 65536            # if at most this many messages are left (indexing them again takes 10 ms),
     MANY = 4096                 # and more than this many are dropped before them, these are dropped together
 
 
@@ -254,18 +254,17 @@ cdef class StreamStore:
     cdef bint keeps_few(self, uint64_t seq) noexcept nogil:
         """Return whether `keep_from` should drop the messages below `seq`.
 
-        It is faster than dropping many messages one by one if few messages remain.
+        It is faster than dropping many messages one by one if fewer messages remain.
         """
         cdef size_t at = index_at(&self.catalogue.index, seq)
         cdef uint64_t kept = 0
         cdef Segment* s
         while at < self.catalogue.index.n and kept <= KEPT_MAX:
             s = self.catalogue.index.segments[at]
-            if s.sealed or s.locals != NULL:
-                return False
             kept += segment_count_from(s, <uint32_t> (seq - s.base) if seq > s.base else 0)
             at += 1
-        return 0 < kept <= KEPT_MAX and self.catalogue.msgs - kept > self.many and not self.catalogue.drops.tracked
+        return 0 < kept <= KEPT_MAX and self.catalogue.msgs - kept > max(kept, <uint64_t> self.many) \
+            and not self.catalogue.drops.tracked
 
     cdef void keep_from(self, uint64_t seq) noexcept:
         """Drop all messages below `seq` by indexing the others again; `take_remains` then returns the old memory.
