@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from hypothesis import settings
@@ -140,6 +140,7 @@ class FileStoreMachine(StoreMachine):
         self.generation = 0
         self.log = ListLog()
         self.earlier: dict[str, bytes] = {}  # index files of an earlier state
+        self.job: Any = None  # the running sync
         super().__init__()
 
     @property
@@ -158,6 +159,7 @@ class FileStoreMachine(StoreMachine):
     @rule()
     def upkeep(self) -> None:
         """Compress, encrypt and rewrite segments."""
+        self.end_sync()
         self.store.flush()
         assert isinstance(self.store, FileStore)
         self.store.sync_now()
@@ -171,6 +173,7 @@ class FileStoreMachine(StoreMachine):
 
     @rule()
     def restart(self) -> None:
+        self.end_sync()
         self.store.close()
         for path in self.files.glob("*.seg"):
             index = plain_index(path.with_suffix(".idx"), self.encoding[0])
@@ -181,6 +184,7 @@ class FileStoreMachine(StoreMachine):
     @rule()
     def kill(self) -> None:
         """Open a copy of the directory, in the state that a kill leaves after the last commit."""
+        self.end_sync()
         self.store.flush()
         self.copy_files()
         self.store.close()
@@ -193,6 +197,7 @@ class FileStoreMachine(StoreMachine):
     @rule(stop=st.booleans(), harm=st.randoms(use_true_random=False))
     def start_with_harmed_index_files(self, stop: bool, harm: Random) -> None:
         """A start gives the same result with damaged index files as without any."""
+        self.end_sync()
         self.store.flush()
         if stop:
             self.store.close()
@@ -231,15 +236,31 @@ class FileStoreMachine(StoreMachine):
 
     @rule()
     def sync(self) -> None:
+        self.end_sync()
         self.store.flush()
         assert isinstance(self.store, FileStore)
         self.store.sync_now()
+
+    @rule()
+    def begin_sync(self) -> None:
+        """Begin a sync; its job ends in a later step, with all changes in between."""
+        self.store.flush()
+        if self.job is None:
+            self.job = self.store.begin_sync()
+
+    @rule()
+    def end_sync(self) -> None:
+        """Run the job that `begin_sync` has begun; an index file that it cannot write is reported."""
+        if self.job is not None:
+            self.store.finish_sync(self.job, self.job())
+            self.job = None
 
     @invariant()
     def nothing_is_reported(self) -> None:
         assert self.log.lines == []
 
     def teardown(self) -> None:
+        self.end_sync()
         super().teardown()
         shutil.rmtree(self.directory)
 

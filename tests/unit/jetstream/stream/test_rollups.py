@@ -61,8 +61,10 @@ class Pair:
             elif rng.random() < 0.1:
                 headers = b"NATS/1.0\r\nNats-Msg-Id: %d\r\n\r\n" % rng.randrange(30)
             size = len(headers)
-            data += b"HPUB %b in.%d %d %d\r\n%bx\r\n" % (subject, number, size, size + 1, headers) if size else (
-                b"PUB %b in.%d 1\r\nx\r\n" % (subject, number)
+            data += (
+                b"HPUB %b in.%d %d %d\r\n%bx\r\n" % (subject, number, size, size + 1, headers)
+                if size
+                else (b"PUB %b in.%d 1\r\nx\r\n" % (subject, number))
             )
         self.send(data)
 
@@ -76,12 +78,14 @@ class Pair:
     def acknowledge(self, rng: Random) -> None:
         """Acknowledge some deliveries."""
         some = [self.tokens.pop(rng.randrange(len(self.tokens))) for _ in range(len(self.tokens) // 3)]
-        self.send(b"".join(b"PUB %b %d\r\n%b\r\n" % (each, 4, rng.choice([b"+ACK", b"-NAK"])) for each in some))
+        self.send(
+            b"".join(b"PUB %b %d\r\n%b\r\n" % (each, 4, rng.choice([b"+ACK", b"-NAK"])) for each in some)
+        )
 
     def delete(self, rng: Random) -> None:
         """Remove a message."""
         seq = rng.randint(1, max(1, self.nodes[0].state("S")["last_seq"]))
-        self.compare(f"STREAM.MSG.DELETE.S", {"seq": seq})
+        self.compare("STREAM.MSG.DELETE.S", {"seq": seq})
 
     def compare(self, endpoint: str, body: object = None) -> dict[str, Any]:
         """Compare the answers of an API request, but for times; return the answer."""
