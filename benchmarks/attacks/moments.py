@@ -217,9 +217,8 @@ def rollup_all(victim: Victim) -> None:
 
 
 def _two_subjects(victim: Victim) -> None:
-    """Fill a stream with 100 messages of other subjects, then a million messages of load.00000000."""
-    victim.fill(100, 100)
-    victim.fill(MILLION)
+    """Fill a stream with a million messages for each of two subjects."""
+    victim.fill(2 * MILLION, 2)
 
 
 def _one_subject(victim: Victim) -> None:
@@ -231,7 +230,7 @@ def rollup_one_subject(victim: Victim) -> None:
     rollup_all(victim)
 
 
-@attack("Nats-Rollup: sub on a million messages, in a stream with other subjects", setup=_two_subjects)
+@attack("Nats-Rollup: sub on a million messages of one of two subjects", setup=_two_subjects)
 def rollup_sub(victim: Victim) -> None:
     client = victim.client()
     victim.demand(client, UPDATE, _config(allow_rollup_hdrs=True))
