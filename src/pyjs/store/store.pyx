@@ -333,10 +333,11 @@ cdef class StreamStore:
             at += 1
 
     cdef void sweep_segment(self, Segment* s, Subject* subject, uint32_t end, Remains remains) noexcept nogil:
-        cdef uint32_t place = segment_place(s, subject.id), i = 0
+        cdef uint32_t place = segment_place(s, subject.id)
+        cdef uint64_t i = 0
         cdef Found found
         while i < end and s.live:
-            segment_find(s, place, i, min(end, i + FOUND_MAX), &found)
+            segment_find(s, place, <uint32_t> i, <uint32_t> min(i + FOUND_MAX, <uint64_t> end), &found)
             if found.n:
                 unlink_found(self.catalogue, s, subject, &found)
                 self.forget_found(s, &found, remains)

@@ -250,10 +250,13 @@ class FileStoreMachine(StoreMachine):
 
     @rule()
     def end_sync(self) -> None:
-        """Run the job that `begin_sync` has begun; an index file that it cannot write is reported."""
+        """Run the job that `begin_sync` has begun, and remove the files that it makes superfluous."""
         if self.job is not None:
+            assert isinstance(self.store, FileStore)
             self.store.finish_sync(self.job, self.job())
             self.job = None
+            while (removal := self.store.begin_removal()) is not None:
+                self.store.finish_removal(removal())
 
     @invariant()
     def nothing_is_reported(self) -> None:

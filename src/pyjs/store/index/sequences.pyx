@@ -153,7 +153,7 @@ cdef void segment_find(Segment* s, uint32_t place, uint32_t begin, uint32_t end,
     cdef uint64_t live
     while i < end:
         live = ~s.dead[i >> 6]
-        stop = min(end, i + 64)
+        stop = i + 64 if end - i > 64 else end
         if live == 0:                   # this also skips wide gaps, whose entries are not in memory
             i = stop
         while i < stop:
