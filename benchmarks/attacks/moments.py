@@ -216,6 +216,27 @@ def rollup_all(victim: Victim) -> None:
     victim.count(1, client.ask([client.publish("load.x", b"Nats-Rollup: all\r\n", b"x")]))
 
 
+def _two_subjects(victim: Victim) -> None:
+    """Fill a stream with a million messages for each of two subjects."""
+    victim.fill(2 * MILLION, 2)
+
+
+def _one_subject(victim: Victim) -> None:
+    victim.fill(MILLION)
+
+
+@attack("Nats-Rollup: all on a million messages of one subject", setup=_one_subject)
+def rollup_one_subject(victim: Victim) -> None:
+    rollup_all(victim)
+
+
+@attack("Nats-Rollup: sub on a million messages of one of two subjects", setup=_two_subjects)
+def rollup_sub(victim: Victim) -> None:
+    client = victim.client()
+    victim.demand(client, UPDATE, _config(allow_rollup_hdrs=True))
+    victim.count(1, client.ask([client.publish("load.00000000", b"Nats-Rollup: sub\r\n", b"x")]))
+
+
 def _deduplicating(victim: Victim) -> None:
     victim.stream(STREAM, ["load.>"], duplicate_window=120_000_000_000)
     client = victim.client()

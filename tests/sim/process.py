@@ -221,6 +221,7 @@ class Process:
         self.switch = self.switch_class(self.driver, DeclaredStreams())
         self.threads: list[SimThread] = []
         self.stopped = False
+        self._removes_together = seed % 2 == 1  # many messages, even if they are only three
 
     def start(self) -> None:
         """Recover the streams; clients may connect when this returns."""
@@ -234,6 +235,10 @@ class Process:
 
     def run(self) -> None:
         """Run everything that is due now."""
+        if self._removes_together and self.node.jetstream is not None:
+            for account in self.node.jetstream.accounts.values():
+                for stream in account.streams.values():
+                    stream.store.many = 2
         self.loop.run()
 
     def advance(self, ns: int) -> None:

@@ -11,7 +11,8 @@ from libc.string cimport memcpy, memset
 
 from pyjs.base.grow cimport grow
 from pyjs.store.index.catalogue cimport Catalogue
-from pyjs.store.index.sequences cimport index_find, index_last, index_push, is_dead, segment_new
+from pyjs.store.index.dropped cimport Remains
+from pyjs.store.index.sequences cimport Found, index_find, index_last, index_push, is_dead, segment_new
 from pyjs.store.store cimport Record, fill_record
 from pyjs.wire.ops cimport Msg
 
@@ -121,6 +122,10 @@ cdef class MemStore(StreamStore):
     cdef int find_stored(self, Segment* s, uint32_t i, const char** p) noexcept nogil:
         p[0] = s.bodies[i]
         return 1
+
+    cdef void forget_found(self, Segment* s, Found* found, Remains remains) noexcept nogil:
+        if s.live or s == index_last(&self.catalogue.index):    # otherwise the whole segment becomes part of `remains`
+            remains.take_bodies(s, found)
 
     cdef void forget(self, Segment* s, uint32_t i, bint erase) noexcept nogil:
         if erase:

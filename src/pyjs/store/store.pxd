@@ -2,9 +2,11 @@
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from pyjs.store.index.catalogue cimport Catalogue
-from pyjs.store.index.sequences cimport Entry, Segment
+from pyjs.store.index.sequences cimport Entry, Found, Segment
 from pyjs.store.index.dropped cimport Remains
+from pyjs.store.index.filter cimport StoreFilter
 from pyjs.store.index.last_matches cimport LastMatches
+from pyjs.store.index.subjects cimport Subject
 from pyjs.wire.ops cimport Msg
 
 cdef struct Record:             # one stored message, valid until the next append, drop or commit
@@ -80,8 +82,10 @@ cdef class StreamStore:
 
     # Hooks that each kind of store implements.
     cdef void forget(self, Segment* s, uint32_t i, bint erase) noexcept nogil       # entry i was dropped just now
+    cdef void forget_found(self, Segment* s, Found* found, Remains remains) noexcept nogil      # the same for many
     # remove segment `at`, which has no live messages and is not the last one
     cdef void retire(self, size_t at) noexcept nogil
+    cdef void retire_to(self, size_t at, Remains remains) noexcept nogil        # its memory becomes part of `remains`
     cdef void clear_segments(self) noexcept nogil               # all messages were removed
     cdef void part_from_first(self, size_t n, Remains remains) noexcept         # remove the first n segments
     cdef Segment* tail(self) noexcept nogil  # the segment that the next entry goes into; NULL: refused
@@ -92,6 +96,9 @@ cdef class StreamStore:
     cdef uint64_t drop_below(self, uint64_t seq) noexcept nogil
     cdef void drop_singly_below(self, uint64_t seq) noexcept nogil
     cdef uint64_t drop_all(self, uint64_t first_seq) noexcept nogil
+    cdef bint sweep(self, StoreFilter f, uint64_t before_seq)
+    cdef void sweep_segments(self, Subject* subject, uint64_t before_seq, Remains remains) noexcept nogil
+    cdef void sweep_segment(self, Segment* s, Subject* subject, uint32_t end, Remains remains) noexcept nogil
     cdef StoredMessage copy_out(self, uint64_t seq)
     # `work` grows by the work of the search, in units of a turn's input (core/session.pyx)
     cdef uint64_t last_of(self, const char* subject, size_t n, int64_t* work) noexcept nogil

@@ -11,12 +11,12 @@ Source: state and purge rules of nats-server, compared in tests/conformance.
 """
 from cpython.bytes cimport PyBytes_FromStringAndSize
 
-from pyjs.store.index.filter cimport StoreFilter
 from pyjs.store.index.sequences cimport (
-    index_at, index_find, index_free, index_last, index_next_live, index_remove, is_dead, segment_count_from,
-    segment_clear_front, segment_free, subject_of,
+    FOUND_MAX, index_at, index_find, index_free, index_last, index_next_live, index_remove, is_dead, may_hold,
+    segment_clear_front, segment_count_from, segment_find, segment_free, segment_place, subject_of,
 )
-from pyjs.store.index.subjects cimport subject_by_id
+from pyjs.store.index.subjects cimport subject_by_id, subjects_find
+from pyjs.store.index.sweep cimport is_dense, subtract, unlink_found
 from pyjs.subjects.tokens cimport has_wildcard
 from pyjs.wire.compose cimport compose
 
@@ -27,7 +27,7 @@ cdef enum:
     GAP_ENTRIES_MAX = 4096      # maximum number of entries for one gap; a wider gap is between two segments
     SEGMENT_ENTRIES_MAX = 1048576  # a segment with more entries gets no entries for gaps: these are between segments
     SEGMENTS_AT_ONCE = 4        # maximum number of segments freed at once; the memory of more is passed to `remains`
-    KEPT_MAX = 8192             # if at most this many messages are left,
+    KEPT_MAX = 65536            # if at most this many messages are left (indexing them again takes 10 ms),
     MANY = 4096                 # and more than this many are dropped before them, these are dropped together
 
 
@@ -218,6 +218,14 @@ cdef class StreamStore:
         index_remove(&self.catalogue.index, at)
         segment_free(s)
 
+    cdef void forget_found(self, Segment* s, Found* found, Remains remains) noexcept nogil:
+        pass
+
+    cdef void retire_to(self, size_t at, Remains remains) noexcept nogil:
+        cdef Segment* s = self.catalogue.index.segments[at]
+        index_remove(&self.catalogue.index, at)
+        remains.take_segment(s)
+
     cdef void clear_segments(self) noexcept nogil:
         if self.catalogue.index.n <= SEGMENTS_AT_ONCE:
             index_free(&self.catalogue.index)
@@ -246,18 +254,17 @@ cdef class StreamStore:
     cdef bint keeps_few(self, uint64_t seq) noexcept nogil:
         """Return whether `keep_from` should drop the messages below `seq`.
 
-        It is faster than dropping many messages one by one if few messages remain.
+        It is faster than dropping many messages one by one if fewer messages remain.
         """
         cdef size_t at = index_at(&self.catalogue.index, seq)
         cdef uint64_t kept = 0
         cdef Segment* s
         while at < self.catalogue.index.n and kept <= KEPT_MAX:
             s = self.catalogue.index.segments[at]
-            if s.sealed or s.locals != NULL:
-                return False
             kept += segment_count_from(s, <uint32_t> (seq - s.base) if seq > s.base else 0)
             at += 1
-        return 0 < kept <= KEPT_MAX and self.catalogue.msgs - kept > self.many and not self.catalogue.drops.tracked
+        return 0 < kept <= KEPT_MAX and self.catalogue.msgs - kept > max(kept, <uint64_t> self.many) \
+            and not self.catalogue.drops.tracked
 
     cdef void keep_from(self, uint64_t seq) noexcept:
         """Drop all messages below `seq` by indexing the others again; `take_remains` then returns the old memory.
@@ -291,6 +298,50 @@ cdef class StreamStore:
         self.catalogue.forget_all(first_seq)
         self.clear_segments()
         return dropped
+
+    cdef bint sweep(self, StoreFilter f, uint64_t before_seq):
+        """Drop all messages below `before_seq` of the subject `f`, if there are many; return whether that was done.
+
+        `take_remains` then returns their memory.
+        """
+        cdef Remains remains
+        cdef uint64_t before = self.catalogue.msgs
+        cdef Subject* s = NULL
+        if f.literal:
+            s = subjects_find(&self.catalogue.subjects.table, f.patterns[0], f.lengths[0])
+        if s == NULL or s.count <= self.many or not is_dense(self.catalogue, s, before_seq):
+            return False
+        try:
+            remains = Remains()
+            self.catalogue.leave(remains)
+        except MemoryError:
+            return False
+        self.sweep_segments(s, before_seq, remains)
+        subtract(self.catalogue, s, before - self.catalogue.msgs, before_seq)
+        return True
+
+    cdef void sweep_segments(self, Subject* subject, uint64_t before_seq, Remains remains) noexcept nogil:
+        cdef size_t at = index_at(&self.catalogue.index, subject.first)
+        cdef Segment* s
+        while at < self.catalogue.index.n and self.catalogue.index.segments[at].base < before_seq:
+            s = self.catalogue.index.segments[at]
+            if s.live and may_hold(s, subject.id):
+                self.sweep_segment(s, subject, <uint32_t> min(before_seq - s.base, <uint64_t> s.n), remains)
+                if s.live == 0 and at + 1 < self.catalogue.index.n:
+                    self.retire_to(at, remains)
+                    continue
+            at += 1
+
+    cdef void sweep_segment(self, Segment* s, Subject* subject, uint32_t end, Remains remains) noexcept nogil:
+        cdef uint32_t place = segment_place(s, subject.id)
+        cdef uint64_t i = 0
+        cdef Found found
+        while i < end and s.live:
+            segment_find(s, place, <uint32_t> i, <uint32_t> min(i + FOUND_MAX, <uint64_t> end), &found)
+            if found.n:
+                unlink_found(self.catalogue, s, subject, &found)
+                self.forget_found(s, &found, remains)
+            i += FOUND_MAX
 
     # -- Python ------------------------------------------------------------------------------------------------
     cdef StoredMessage copy_out(self, uint64_t seq):
@@ -429,7 +480,7 @@ cdef class StreamStore:
 
     def purge_matching(self, StoreFilter f, uint64_t before_seq, uint64_t keep) -> int:
         """Remove messages for `purge`, which has turned off the log of drops; return their number."""
-        cdef uint64_t total, left, seq
+        cdef uint64_t total, left, seq, before = self.catalogue.msgs
         if f.all and keep == 0:
             if before_seq == 0 or before_seq > self.catalogue.last_seq:
                 return self.drop_all(before_seq)
@@ -439,6 +490,8 @@ cdef class StreamStore:
             return 0
         if keep == 0 and before_seq and total == self.catalogue.msgs:
             return self.drop_below(before_seq)
+        if keep == 0 and self.sweep(f, min(before_seq or ~<uint64_t> 0, self.catalogue.last_seq + 1)):
+            return before - self.catalogue.msgs
         left = total - keep
         self.catalogue.look_ahead(self.catalogue.first_seq, f)      # otherwise each search examines its gap
         seq = self.catalogue.next_seq(0, f)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from hypothesis import settings
@@ -19,6 +22,7 @@ from tests.unit.store.reference import ReferenceStore
 from tests.unit.store.segment_files import index_of, without_erasures
 
 from pyjs.base.disk import OsDisk
+from pyjs.base.errors import StoreFailed
 from pyjs.base.log import ListLog
 from pyjs.store.crypt.keys import StreamKey
 from pyjs.store.file.store import FileStore
@@ -28,6 +32,17 @@ from pyjs.store.store import StreamStore
 SUBJECTS = st.sampled_from([b"a", b"b", b"a.b", b"a.c", b"x.y.z"])
 FILTERS = st.sampled_from([(), (b"a",), (b"a.*",), (b">",), (b"b", b"x.>"), (b"nope",)])
 SEGMENT_SIZE = 2000  # bytes; a few messages fill a segment
+
+
+class FullDisk(OsDisk):
+    """Has no room while `full`."""
+
+    full = False
+
+    def write_at(self, fd: int, data: bytes | memoryview, offset: int) -> None:
+        if self.full:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        super().write_at(fd, data, offset)
 
 
 class StoreMachine(RuleBasedStateMachine):
@@ -125,6 +140,7 @@ class FileStoreMachine(StoreMachine):
         self.generation = 0
         self.log = ListLog()
         self.earlier: dict[str, bytes] = {}  # index files of an earlier state
+        self.job: Any = None  # the running sync
         super().__init__()
 
     @property
@@ -143,6 +159,7 @@ class FileStoreMachine(StoreMachine):
     @rule()
     def upkeep(self) -> None:
         """Compress, encrypt and rewrite segments."""
+        self.end_sync()
         self.store.flush()
         assert isinstance(self.store, FileStore)
         self.store.sync_now()
@@ -156,6 +173,7 @@ class FileStoreMachine(StoreMachine):
 
     @rule()
     def restart(self) -> None:
+        self.end_sync()
         self.store.close()
         for path in self.files.glob("*.seg"):
             index = plain_index(path.with_suffix(".idx"), self.encoding[0])
@@ -166,6 +184,7 @@ class FileStoreMachine(StoreMachine):
     @rule()
     def kill(self) -> None:
         """Open a copy of the directory, in the state that a kill leaves after the last commit."""
+        self.end_sync()
         self.store.flush()
         self.copy_files()
         self.store.close()
@@ -178,6 +197,7 @@ class FileStoreMachine(StoreMachine):
     @rule(stop=st.booleans(), harm=st.randoms(use_true_random=False))
     def start_with_harmed_index_files(self, stop: bool, harm: Random) -> None:
         """A start gives the same result with damaged index files as without any."""
+        self.end_sync()
         self.store.flush()
         if stop:
             self.store.close()
@@ -216,15 +236,34 @@ class FileStoreMachine(StoreMachine):
 
     @rule()
     def sync(self) -> None:
+        self.end_sync()
         self.store.flush()
         assert isinstance(self.store, FileStore)
         self.store.sync_now()
+
+    @rule()
+    def begin_sync(self) -> None:
+        """Begin a sync; its job ends in a later step, with all changes in between."""
+        self.store.flush()
+        if self.job is None:
+            self.job = self.store.begin_sync()
+
+    @rule()
+    def end_sync(self) -> None:
+        """Run the job that `begin_sync` has begun, and remove the files that it makes superfluous."""
+        if self.job is not None:
+            assert isinstance(self.store, FileStore)
+            self.store.finish_sync(self.job, self.job())
+            self.job = None
+            while (removal := self.store.begin_removal()) is not None:
+                self.store.finish_removal(removal())
 
     @invariant()
     def nothing_is_reported(self) -> None:
         assert self.log.lines == []
 
     def teardown(self) -> None:
+        self.end_sync()
         super().teardown()
         shutil.rmtree(self.directory)
 
@@ -276,3 +315,105 @@ def test_many_messages_at_the_front_go_in_one_piece(kind: str, tmp_path: Path) -
     assert [message and message.seq for message in found] == [10_001, 9_998, None, 10_001]
     assert store.store(b"s.5", b"", b"z", 10_002) == 10_002
     assert store.catalogue.count_matching(0, store.make_filter((b"s.*",))) == 4
+
+
+@dataclass
+class Pair:
+    """A store with many messages, and the model of it."""
+
+    store: StreamStore
+    model: ReferenceStore
+
+    def fill(self, rng: Random, parts: Iterable[tuple[int, bytes]]) -> None:
+        """Store messages of random subjects of each part (a number and letters), and remove some messages."""
+        for count, letters in parts:
+            for _ in range(count):
+                subject, headers = b"%c" % rng.choice(letters), rng.choice((b"", b"NATS/1.0\r\n\r\n"))
+                message = (subject, headers, b"%d" % self.model.last_seq, 1000 + self.model.last_seq)
+                assert self.store.store(*message) == self.model.store(*message)
+        self.store.flush()
+        for seq in rng.sample(sorted(self.model.messages), 100):
+            assert self.store.drop_seq(seq) == self.model.drop_seq(seq)
+
+    def purge(self, subject: bytes, before_seq: int) -> None:
+        """Purge a subject in both, and compare the numbers of removed messages."""
+        purged = self.store.purge(self.store.make_filter((subject,)), before_seq)
+        assert purged == self.model.purge((subject,), before_seq, 0)
+
+    def check(self) -> None:
+        """Compare everything."""
+        store, model = self.store, self.model
+        assert (store.msgs, store.first_seq, store.last_seq) == (
+            len(model.messages),
+            model.first_seq,
+            model.last_seq,
+        )
+        assert store.bytes == model.bytes
+        assert store.catalogue.deleted() == model.deleted()
+        left = {seq: subject for seq, (subject, *_) in model.messages.items()}
+        assert {seq: message.subject for seq in left if (message := store.get(seq))} == left
+        for subject in (b"a", b"b", b"c"):
+            wanted = store.make_filter((subject,))
+            assert store.catalogue.count_matching(0, wanted) == model.count_matching(0, (subject,))
+            for seq in (0, model.last_seq // 2, model.last_seq - 5):
+                assert store.catalogue.next_match(seq, wanted) == model.next_match(seq, (subject,))
+        assert last_seqs(store, store.make_filter(())) == model.last_seqs(())
+
+
+# Parts of a stream: "a" alone at the front, mixed, alone in the middle, and none.
+PARTS = [(6_000, b"a"), (6_000, b"ab"), (9_000, b"a"), (100, b"c"), (5_000, b"abb"), (10, b"b")]
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("kind", ["memory", "file"])
+def test_many_messages_of_one_subject_are_removed_as_if_one_by_one(
+    kind: str, seed: int, tmp_path: Path
+) -> None:
+    rng = Random(seed)
+    sizes = (16, 0) if kind == "memory" else (30, 4)
+    store = MemStore() if kind == "memory" else open_store(tmp_path / "S", ListLog(), 200_000)
+    pair = Pair(store, ReferenceStore(*sizes))
+    pair.fill(rng, rng.sample(PARTS, len(PARTS)) if seed else PARTS)
+    if kind == "file" and seed % 2:  # the entries are in the maps of index files
+        store.close()
+        pair.store = open_store(tmp_path / "S", ListLog(), 200_000)
+
+    pair.purge(b"a", rng.randrange(pair.model.last_seq // 2, pair.model.last_seq))
+
+    assert len(pair.store.catalogue.take_remains()) == 1
+    pair.check()
+    pair.fill(rng, [(5_000, b"a"), (3, b"bc")])
+    pair.purge(b"a", 0)
+    assert len(pair.store.catalogue.take_remains()) == 1
+    pair.check()
+    pair.store.flush()
+    if kind == "file":
+        shutil.copytree(tmp_path / "S", tmp_path / "killed")
+        killed = open_store(tmp_path / "killed", ListLog(), 200_000)
+        Pair(killed, pair.model).check()
+        killed.release()
+    pair.store.close()
+
+
+def test_removals_that_a_full_disk_refuses_are_recorded_later(tmp_path: Path) -> None:
+    disk = FullDisk()
+    store = FileStore(disk, str(tmp_path), ListLog(), 1 << 20, 7)
+    store.many = 2
+    for seq in range(1, 101):
+        store.store(b"b" if seq in (1, 50) else b"a", b"", b"x", seq)
+    store.flush()
+    store.purge(store.make_filter((b"a",)), 90)
+    disk.full = True
+    with pytest.raises(StoreFailed):
+        store.flush()
+    disk.full = False
+    assert store.try_resume()
+
+    store.flush()
+
+    left = [1, 50, *range(90, 101)]
+    again = FileStore(OsDisk(), str(tmp_path), ListLog(), 1 << 20, 7)
+    assert [seq for seq in range(1, 101) if again.get(seq)] == left
+    assert again.msgs == len(left)
+    again.release()
+    store.close()

@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from pyjs.store.index.catalogue cimport Catalogue
 from pyjs.store.file.compactor cimport Compactor
 from pyjs.store.file.condition cimport StoreCondition
-from pyjs.store.index.sequences cimport Segment
+from pyjs.store.index.sequences cimport Found, Segment
 from pyjs.store.segment.entry_mark cimport EntryMark
 from pyjs.store.segment.index_file cimport FullSegment
 from pyjs.store.segment.recovery cimport RecoveredSegment
@@ -106,7 +106,8 @@ cdef class SegmentWriter:
     cdef int seal(self) noexcept nogil
     cdef FullSegment without_index(self, Segment* s, bint footer)
     cdef int note_removal(self, uint64_t seq, bint erased) noexcept nogil
-    cdef int keep_removed(self, Segment* s, uint64_t seq) noexcept nogil
+    cdef void note_removals(self, uint64_t base, Found* found, uint32_t begin) noexcept nogil
+    cdef int keep_recorded(self, Sequences* list, uint64_t bit) noexcept nogil
     cdef int record_erasure(self, uint64_t seq) noexcept nogil
     cdef bint has_news(self) noexcept nogil
     cdef void forget_removals(self) noexcept nogil

@@ -238,7 +238,8 @@ cdef class SegmentWriter:
             return -1
         if self.staged and self.write_staged() != 0:
             return -1
-        self.removals.n = self.erasures.n = 0
+        if self.keep_recorded(&self.removals, 0) != 0 or self.keep_recorded(&self.erasures, ERASED_BIT) != 0:
+            return -1
         self.state_due = False
         if self.retired.undated and self.entries != IN_ENTRY:    # a recovery drops entries that no mark follows
             with gil:
@@ -265,7 +266,8 @@ cdef class SegmentWriter:
         """Stage the mark of the last complete entry now, after the queued removals."""
         if self.stage_sequences(&self.removals, 0) != 0 or self.stage_sequences(&self.erasures, FLAG_ERASED) != 0:
             return -1
-        self.removals.n = self.erasures.n = 0
+        if self.keep_recorded(&self.removals, 0) != 0 or self.keep_recorded(&self.erasures, ERASED_BIT) != 0:
+            return -1
         return self.stage_state()
 
     # -- recovery ----------------------------------------------------------------------------------------------
@@ -345,17 +347,11 @@ cdef class SegmentWriter:
         return self.stage_plain(KIND_META, 0, self.catalogue.last_seq, meta, size) if size else 0
 
     cdef int stage_sequences(self, Sequences* list, int flags) noexcept nogil:
-        cdef size_t at = 0, some, i
-        cdef uint64_t* seqs = list.seqs
-        cdef Segment* s
+        cdef size_t at = 0, some
         while at < list.n:
             some = min(list.n - at, <size_t> REMOVALS_MAX)
-            if self.stage_plain(KIND_DELETES, flags, self.catalogue.last_seq, <char*> (seqs + at), some * 8) != 0:
+            if self.stage_plain(KIND_DELETES, flags, self.catalogue.last_seq, <char*> (list.seqs + at), some * 8) != 0:
                 return -1
-            s = index_last(&self.catalogue.index)
-            for i in range(at, at + some):
-                if self.keep_removed(s, seqs[i] | (ERASED_BIT if flags else 0)) != 0:
-                    return -1
             at += some
         return 0
 
@@ -638,12 +634,38 @@ cdef class SegmentWriter:
         """Queue the removal of a message for the next commit; `erased` means that its bytes will be overwritten."""
         return sequences_add(&self.erasures if erased else &self.removals, seq)
 
-    cdef int keep_removed(self, Segment* s, uint64_t seq) noexcept nogil:
-        """Add `seq` to the removals that the file of `s` records; return -1 if out of memory."""
-        if grow(<void**> &s.removed, &s.removed_room, s.n_removed + 1, 8) != 0:
+    cdef void note_removals(self, uint64_t base, Found* found, uint32_t begin) noexcept nogil:
+        """Queue the removals of the entries from index `begin` of `found` on, in the segment that begins at `base`.
+
+        As with a single removal, those that do not fit into the memory are not recorded.
+        """
+        cdef Sequences* list = &self.removals
+        cdef uint32_t k
+        if grow(<void**> &list.seqs, &list.room, list.n + found.n - begin, sizeof(uint64_t)) != 0:
+            return
+        for k in range(begin, found.n):
+            list.seqs[list.n] = base + found.entries[k]
+            list.n += 1
+
+    cdef int keep_recorded(self, Sequences* list, uint64_t bit) noexcept nogil:
+        """Move queued removals, whose records are staged or written now, to those that the last segment records.
+
+        Each gets `bit`. Return -1 if out of memory.
+        """
+        cdef Segment* s = index_last(&self.catalogue.index)
+        cdef size_t i
+        if list.n == 0:
+            return 0
+        if s.removed == NULL and bit == 0:      # a million removals are not copied
+            s.removed, s.n_removed, s.removed_room = list.seqs, <uint32_t> list.n, list.room
+            list.seqs, list.n, list.room = NULL, 0, 0
+            return 0
+        if grow(<void**> &s.removed, &s.removed_room, s.n_removed + list.n, 8) != 0:
             return -1
-        s.removed[s.n_removed] = seq
-        s.n_removed += 1
+        for i in range(list.n):
+            s.removed[s.n_removed + i] = list.seqs[i] | bit
+        s.n_removed += <uint32_t> list.n
+        list.n = 0
         return 0
 
     cdef int record_erasure(self, uint64_t seq) noexcept nogil:
@@ -653,8 +675,7 @@ cdef class SegmentWriter:
         if self.stage_sequences(&self.erasures, FLAG_ERASED) != 0 \
                 or (self.entries == MARK_DUE and self.stage_state() != 0) or self.write_staged() != 0:
             return -1
-        self.erasures.n = 0
-        return 0
+        return self.keep_recorded(&self.erasures, ERASED_BIT)
 
     def growing_path(self) -> str:
         """Return the path of the open segment, or "" if there is none."""

@@ -37,4 +37,5 @@ cdef class FileStore(StreamStore):
     cdef int find(self, Segment* s, uint32_t i, const char** p, Trust trust) noexcept nogil
     cdef int take_mark(self, EntryMark mark) except -1
     cdef int leave_empty_tail(self) noexcept nogil
+    cdef Segment* take_out(self, size_t at) noexcept nogil
     cdef void give_up(self, Segment* s) noexcept

@@ -24,7 +24,9 @@ from libc.string cimport memcpy
 
 from pyjs.store.index.catalogue cimport Catalogue
 from pyjs.store.file.condition cimport STORE_CLOSED, STORE_FULL, STORE_RECOVERING, STORE_SYNC_LOST
-from pyjs.store.index.sequences cimport Entry, index_find, index_free, index_last, index_place, index_remove, is_dead
+from pyjs.store.index.sequences cimport (
+    Entry, Found, index_at, index_find, index_free, index_last, index_place, index_remove, is_dead,
+)
 from pyjs.store.file.examiner cimport Losses
 from pyjs.store.format.record cimport CHECKSUM_SIZE
 from pyjs.store.index.dropped cimport Remains
@@ -32,6 +34,7 @@ from pyjs.store.segment.contents cimport ERASED_BIT
 from pyjs.store.file.segment_reader cimport TRUST_ALL, TRUST_NONE, TRUST_NOTHING, TRUST_READER
 from pyjs.store.file.segment_writer cimport ALL_MARKED, IN_ENTRY, NOT_REPLICATED, PARTS_ADDED, STAGED_MAX
 from pyjs.store.segment.entry_mark cimport MARK_SIZE_MAX, EntryMark
+from pyjs.store.segment.index_file cimport FullSegment
 from pyjs.store.segment.rewrite cimport SegmentRewrite, missing_of, rewrite_of
 from pyjs.store.segment.segment_files cimport SegmentFiles
 from pyjs.store.store cimport Record, fill_record
@@ -66,6 +69,22 @@ def healed_index(files) -> int:
         return 0
     except ValueError:
         return NEVER
+
+
+cdef bint may_renumber(FileStore store, Segment* s) noexcept:
+    """Return whether the entries of `s` may get other ids of subjects.
+
+    They may not if they are in a map, or if the running sync may read them, since `s` was sealed before it began.
+    """
+    cdef FullSegment full
+    if s.locals != NULL:
+        return False
+    if not s.sealed or store.syncs.in_flight is None:
+        return True
+    for full in store.syncs.unindexed:
+        if full.number == s.number:
+            return True
+    return False
 
 
 cdef class FileStore(StreamStore):
@@ -450,7 +469,22 @@ cdef class FileStore(StreamStore):
             self.writer.note_removal(seq, False)
         self.compactor.note_sparse(s)
 
+    cdef void forget_found(self, Segment* s, Found* found, Remains remains) noexcept nogil:
+        cdef uint32_t k = 0
+        while k < found.n and s.base + found.entries[k] < self.catalogue.first_seq:
+            k += 1
+        self.writer.state_due |= k > 0
+        self.writer.note_removals(s.base, found, k)
+        self.compactor.note_sparse(s)
+
     cdef void retire(self, size_t at) noexcept nogil:
+        self.retired.free_segment(self.take_out(at))
+
+    cdef void retire_to(self, size_t at, Remains remains) noexcept nogil:
+        self.retired.hand_over(self.take_out(at), remains)
+
+    cdef Segment* take_out(self, size_t at) noexcept nogil:
+        """Retire the file of segment `at`, and remove the segment from the index."""
         cdef Segment* s = self.catalogue.index.segments[at]
         cdef uint32_t i
         cdef Segment* other
@@ -462,7 +496,7 @@ cdef class FileStore(StreamStore):
         with gil:
             self.give_up(s)
         index_remove(&self.catalogue.index, at)
-        self.retired.free_segment(s)
+        return s
 
     cdef void give_up(self, Segment* s) noexcept:
         """Retire the file of `s`: it is removed when the records that make it superfluous are durable."""
@@ -479,6 +513,26 @@ cdef class FileStore(StreamStore):
         self.catalogue.index.n = 0
         index_free(&self.catalogue.index)
         self.writer.forget_removals()
+
+    cdef bint keeps_few(self, uint64_t seq) noexcept nogil:
+        cdef size_t at = index_at(&self.catalogue.index, seq)
+        if not StreamStore.keeps_few(self, seq):
+            return False
+        with gil:
+            while at < self.catalogue.index.n:
+                if not may_renumber(self, self.catalogue.index.segments[at]):
+                    return False
+                at += 1
+        return True
+
+    cdef void keep_from(self, uint64_t seq) noexcept:
+        cdef FullSegment full
+        cdef size_t at
+        StreamStore.keep_from(self, seq)
+        for full in self.syncs.unindexed:   # dead entries have the old ids of subjects: read the segment instead
+            full.entries = NULL
+        for at in range(self.catalogue.index.n):
+            self.compactor.note_sparse(self.catalogue.index.segments[at])
 
     cdef void part_from_first(self, size_t n, Remains remains) noexcept:
         cdef size_t i

@@ -1,6 +1,7 @@
 """Group commit of a file store, and the retired files, whose removal waits for it."""
 from libc.stdint cimport uint32_t, uint64_t
 
+from pyjs.store.index.dropped cimport Remains
 from pyjs.store.index.sequences cimport Segment
 from pyjs.store.segment.segment_files cimport SegmentFiles
 
@@ -30,6 +31,8 @@ cdef class RetiredFiles:
     cdef bint is_due(self)
     # Free a segment: now or, if a sync is running, when the sync has ended.
     cdef void free_segment(self, Segment* s) noexcept nogil
+    # Free a segment together with `remains` or, if a sync is running, when the sync has ended.
+    cdef void hand_over(self, Segment* s, Remains remains) noexcept nogil
     # Free a segment when the running sync, or without one the next sync, has ended.
     cdef void keep(self, Segment* s) noexcept nogil
     cdef void free_segments(self) noexcept nogil

@@ -161,6 +161,15 @@ cdef class RetiredFiles:
         else:
             self.keep(s)
 
+    cdef void hand_over(self, Segment* s, Remains remains) noexcept nogil:
+        cdef bint busy
+        with gil:
+            busy = self.syncs.in_flight is not None
+        if busy:
+            self.keep(s)
+        else:
+            remains.take_segment(s)
+
     cdef void keep(self, Segment* s) noexcept nogil:
         # Without memory, the segment leaks: a running sync could otherwise read freed memory.
         if grow(<void**> &self.segments, &self.room, self.n + 1, sizeof(Segment*)) == 0:

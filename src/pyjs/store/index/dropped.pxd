@@ -1,7 +1,7 @@
 """Dropped messages of a store: a log of them for consumers, and their memory, which must be freed."""
 from libc.stdint cimport uint32_t, uint64_t
 
-from pyjs.store.index.sequences cimport SeqIndex
+from pyjs.store.index.sequences cimport Found, Segment, SeqIndex
 from pyjs.store.index.subject_trie cimport SubjectIndex
 from pyjs.store.index.subjects cimport SubjectTable
 
@@ -22,8 +22,12 @@ cdef class Remains:
     cdef SeqIndex index
     cdef SubjectTable subjects
     cdef SubjectIndex* by_token
+    cdef char** bodies                  # of dropped messages in memory
+    cdef size_t n_bodies, bodies_room
 
     cdef void take_subjects(self, SubjectTable* table, SubjectIndex** by_token) except *  # leave empty tables behind
     cdef void take_segments(self, SeqIndex* index) noexcept nogil       # may be called only once
     cdef void take_first_segments(self, SeqIndex* index, size_t n) noexcept nogil
+    cdef void take_segment(self, Segment* s) noexcept nogil             # which is not in an index any more
+    cdef void take_bodies(self, Segment* s, Found* found) noexcept nogil
     cdef void free_all(self) noexcept nogil

@@ -73,7 +73,29 @@ cdef class Remains:
         index.n -= n
         index.hot = 0
 
+    cdef void take_segment(self, Segment* s) noexcept nogil:
+        if index_push(&self.index, s) != 0:
+            segment_free(s)
+
+    cdef void take_bodies(self, Segment* s, Found* found) noexcept nogil:
+        cdef bint fits = grow(<void**> &self.bodies, &self.bodies_room, self.n_bodies + found.n, sizeof(char*)) == 0
+        cdef uint32_t k
+        cdef char** body
+        for k in range(found.n):
+            body = &s.bodies[found.entries[k]]
+            if fits:
+                self.bodies[self.n_bodies + k] = body[0]
+            else:
+                free(body[0])
+            body[0] = NULL
+        self.n_bodies += found.n if fits else 0
+
     cdef void free_all(self) noexcept nogil:
+        cdef size_t i
+        for i in range(self.n_bodies):
+            free(self.bodies[i])
+        free(self.bodies)
+        self.bodies, self.n_bodies = NULL, 0
         index_free(&self.index)
         subject_index_free(self.by_token)
         self.by_token = NULL

@@ -64,6 +64,13 @@ cdef struct Segment:
     uint64_t map_size           # in a file: bytes of `data`
     uint64_t[64] presence       # if bit (subject id & 4095) is set, the segment may have messages of the subject
 
+cdef enum:
+    FOUND_MAX = 4096            # a multiple of 64; that many entries and what is found in them fit in the cache
+
+cdef struct Found:              # some entries of a segment, ascending
+    uint32_t n
+    uint32_t[FOUND_MAX] entries
+
 cdef struct SeqIndex:
     Segment** segments          # ascending bases, no overlaps
     size_t n
@@ -128,6 +135,9 @@ cdef void segment_clear_front(Segment* s, uint32_t end) noexcept nogil
 cdef void copy_sparse(Entry* to, Entry* entries, size_t n) noexcept nogil
 cdef uint32_t segment_next_live(Segment* s, uint32_t i) noexcept nogil      # first live entry >= i; n: none
 cdef uint64_t segment_count_from(Segment* s, uint32_t i) noexcept nogil     # number of live entries >= i
+# set `found` to the live entries of a subject in begin .. end - 1; end - begin <= FOUND_MAX, begin % 64 == 0. `place` is
+# that of the subject (segment_place).
+cdef void segment_find(Segment* s, uint32_t place, uint32_t begin, uint32_t end, Found* found) noexcept nogil
 
 cdef int index_push(SeqIndex* x, Segment* s) noexcept nogil         # -1: out of memory
 cdef void index_remove(SeqIndex* x, size_t at) noexcept nogil       # does not free the segment

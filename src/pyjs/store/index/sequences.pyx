@@ -148,6 +148,22 @@ cdef uint64_t segment_count_from(Segment* s, uint32_t i) noexcept nogil:
     return s.n - i - count
 
 
+cdef void segment_find(Segment* s, uint32_t place, uint32_t begin, uint32_t end, Found* found) noexcept nogil:
+    cdef uint32_t i = begin, n = 0, stop
+    cdef uint64_t live
+    while i < end:
+        live = ~s.dead[i >> 6]
+        stop = i + 64 if end - i > 64 else end
+        if live == 0:                   # this also skips wide gaps, whose entries are not in memory
+            i = stop
+        while i < stop:
+            found.entries[n] = i        # without a branch, since successive subjects are hard to predict; n <= i - begin
+            n += (live & 1) & (s.entries[i].subject_id == place)
+            live >>= 1
+            i += 1
+    found.n = n
+
+
 cdef int index_push(SeqIndex* x, Segment* s) noexcept nogil:
     if grow(<void**> &x.segments, &x.cap, x.n + 1, sizeof(Segment*)) != 0:
         return -1

@@ -8,6 +8,7 @@ Compiled, because it runs for every append, to look up the subject (measured in 
 from libc.stdint cimport uint8_t, uint32_t
 from libc.stdlib cimport calloc, free
 
+from pyjs.base.grow cimport grow
 from pyjs.store.index.sequences cimport PRESENCE_MASK, Segment, index_find, index_next_live, subject_of
 from pyjs.store.index.subject_trie cimport (
     matches_push, matches_up_to, subject_index_add, subject_index_collect, subject_index_free, subject_index_is_every,
@@ -217,6 +218,8 @@ cdef class SubjectSet:
         cdef Segment* segment
         cdef uint64_t each
         cdef uint32_t i
+        cdef uint32_t* ids = NULL                           # of the messages, in order
+        cdef size_t n = 0, room = 0
         subjects_init(&fresh)
         fresh.last_gen = self.table.last_gen        # filters store generations, so these must not restart
         each = index_next_live(index, seq)
@@ -224,23 +227,26 @@ cdef class SubjectSet:
             segment = index_find(index, each)
             old = subject_by_id(&self.table, subject_of(segment, <uint32_t> (each - segment.base)))
             s = subjects_add(&fresh, old.name, old.len)
-            if s == NULL:
+            if s == NULL or grow(<void**> &ids, &room, n + 1, sizeof(uint32_t)) != 0:
+                free(ids)
                 subjects_free(&fresh)
                 return -1
+            ids[n] = s.id
+            n += 1
             if s.count == 0:
                 s.first = each
             s.count += 1
             s.last = each
             each = index_next_live(index, each + 1)
-        each = index_next_live(index, seq)
+        each, n = index_next_live(index, seq), 0
         while each:                                         # at the end, since nothing after this can fail
             segment = index_find(index, each)
             i = <uint32_t> (each - segment.base)
-            old = subject_by_id(&self.table, segment.entries[i].subject_id)
-            s = subjects_find(&fresh, old.name, old.len)
-            segment.entries[i].subject_id = s.id
-            segment.presence[(s.id & PRESENCE_MASK) >> 6] |= <uint64_t> 1 << (s.id & 63)
+            segment.entries[i].subject_id = ids[n]
+            segment.presence[(ids[n] & PRESENCE_MASK) >> 6] |= <uint64_t> 1 << (ids[n] & 63)
+            n += 1
             each = index_next_live(index, each + 1)
+        free(ids)
         remains.subjects, self.table = self.table, fresh
         remains.by_token, self.by_token = self.by_token, NULL
         self.known_tokens = 0
