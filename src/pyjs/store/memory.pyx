@@ -124,7 +124,7 @@ cdef class MemStore(StreamStore):
         return 1
 
     cdef void forget_found(self, Segment* s, Found* found, Remains remains) noexcept nogil:
-        if s.live or s == index_last(&self.catalogue.index):    # otherwise the whole segment becomes part of `remains`
+        if s.live or s == index_last(&self.catalogue.index):    # otherwise the segment becomes part of `remains`
             remains.take_bodies(s, found)
 
     cdef void forget(self, Segment* s, uint32_t i, bint erase) noexcept nogil:

@@ -350,7 +350,8 @@ cdef class SegmentWriter:
         cdef size_t at = 0, some
         while at < list.n:
             some = min(list.n - at, <size_t> REMOVALS_MAX)
-            if self.stage_plain(KIND_DELETES, flags, self.catalogue.last_seq, <char*> (list.seqs + at), some * 8) != 0:
+            if self.stage_plain(KIND_DELETES, flags, self.catalogue.last_seq, <char*> (list.seqs + at),
+                                some * 8) != 0:
                 return -1
             at += some
         return 0

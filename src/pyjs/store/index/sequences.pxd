@@ -135,8 +135,8 @@ cdef void segment_clear_front(Segment* s, uint32_t end) noexcept nogil
 cdef void copy_sparse(Entry* to, Entry* entries, size_t n) noexcept nogil
 cdef uint32_t segment_next_live(Segment* s, uint32_t i) noexcept nogil      # first live entry >= i; n: none
 cdef uint64_t segment_count_from(Segment* s, uint32_t i) noexcept nogil     # number of live entries >= i
-# set `found` to the live entries of a subject in begin .. end - 1; end - begin <= FOUND_MAX, begin % 64 == 0. `place` is
-# that of the subject (segment_place).
+# set `found` to the live entries of a subject in begin .. end - 1; end - begin <= FOUND_MAX, begin % 64 == 0.
+# `place` is that of the subject (segment_place).
 cdef void segment_find(Segment* s, uint32_t place, uint32_t begin, uint32_t end, Found* found) noexcept nogil
 
 cdef int index_push(SeqIndex* x, Segment* s) noexcept nogil         # -1: out of memory

@@ -157,7 +157,7 @@ cdef void segment_find(Segment* s, uint32_t place, uint32_t begin, uint32_t end,
         if live == 0:                   # this also skips wide gaps, whose entries are not in memory
             i = stop
         while i < stop:
-            found.entries[n] = i        # without a branch, since successive subjects are hard to predict; n <= i - begin
+            found.entries[n] = i        # no branch, since successive subjects are hard to predict; n <= i - begin
             n += (live & 1) & (s.entries[i].subject_id == place)
             live >>= 1
             i += 1
