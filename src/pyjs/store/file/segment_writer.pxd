@@ -68,6 +68,8 @@ cdef class SegmentWriter:
     cdef uint64_t indexed                   # bytes that the index file covers; 0: there is no index file
     cdef Entries entries                    # in a replicated stream: the state of the marks
     cdef EntryMark mark                     # the mark of the last complete entry
+    # the open segment, or the one to begin next, has the version in which marks may have clock steps
+    cdef bint has_steps_version, needs_steps_version
     # index in the last mark that was staged or written; and in the last one written
     cdef uint64_t staged_index, kept_index
     cdef Sequences removals                 # removals that the next commit must record, except those at the front
@@ -94,6 +96,7 @@ cdef class SegmentWriter:
     cdef int stage_meta(self) noexcept nogil
     cdef int begin_entry(self, uint64_t size) except -1
     cdef void end_entry(self, EntryMark mark)
+    cdef int expect_step(self) noexcept nogil
     cdef int stage_mark(self) noexcept nogil
     cdef int stage_sequences(self, Sequences* list, int flags) noexcept nogil
     cdef int write_staged(self) noexcept nogil
