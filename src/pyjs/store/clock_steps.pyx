@@ -12,7 +12,8 @@ lies between two entries: at - by is not before the previous entry. Therefore
 
 If there are too many steps, the two oldest are joined. Ids of messages between them then count longer, never shorter.
 
-This module knows nothing of streams. Compiled because the duplicate window asks it for each message id.
+This module knows nothing of streams. Compiled because the duplicate window asks it for each message id
+(benchmarks/replica.py).
 """
 from cpython.bytes cimport PyBytes_AS_STRING
 from libc.string cimport memcpy, memmove

@@ -248,9 +248,7 @@ def end_steps(store: StreamStore, state: State, deleted: memoryview[int], *, era
     elif first_seq > 1:
         store.purge(everything, first_seq)
     _check(store, state, first_seq, len(kept))
-    store.end_copied_entry(
-        state.index, state.term, state.time_ns, state.ids_from, state.last_id, state.steps
-    )
+    store.end_copied_entry(state.index, state.term, state.time_ns, state.ids_from, state.last_id, state.steps)
 
 
 def _check(store: StreamStore, state: State, first_seq: int, more: int) -> None:

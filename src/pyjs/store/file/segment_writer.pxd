@@ -68,8 +68,6 @@ cdef class SegmentWriter:
     cdef uint64_t indexed                   # bytes that the index file covers; 0: there is no index file
     cdef Entries entries                    # in a replicated stream: the state of the marks
     cdef EntryMark mark                     # the mark of the last complete entry
-    # the open segment, or the one to begin next, has the version in which marks may have clock steps
-    cdef bint has_steps_version, needs_steps_version
     # index in the last mark that was staged or written; and in the last one written
     cdef uint64_t staged_index, kept_index
     cdef Sequences removals                 # removals that the next commit must record, except those at the front

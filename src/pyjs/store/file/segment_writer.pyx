@@ -262,9 +262,9 @@ cdef class SegmentWriter:
 
     cdef int expect_step(self) noexcept nogil:
         """Continue in a segment in which marks may have clock steps. Call this between two entries."""
-        if self.has_steps_version:
+        if self.files.version == STEPS_VERSION:
             return 0
-        self.needs_steps_version = True
+        self.mark.precedes_step = True
         return self.begin_segment()
 
     cdef int stage_mark(self) noexcept nogil:
@@ -527,10 +527,8 @@ cdef class SegmentWriter:
         header = self.stage(SEGMENT_HEADER_SIZE)
         if header == NULL:
             raise MemoryError
-        self.has_steps_version = self.needs_steps_version or len(self.mark.steps) > 0
-        self.needs_steps_version = False
-        write_segment_header(header, s.base, s.number, files.incarnation,
-                             STEPS_VERSION if self.has_steps_version else FORMAT_VERSION)
+        files.version = STEPS_VERSION if self.mark.precedes_step or self.mark.steps else FORMAT_VERSION
+        write_segment_header(header, s.base, s.number, files.incarnation, files.version)
         self.chain = self.chain_written = stored_checksum(self.staging, SEGMENT_HEADER_SIZE)
         self.staged = s.end = SEGMENT_HEADER_SIZE
         self.stage_meta()

@@ -26,7 +26,7 @@ from pyjs.store.index.catalogue cimport Catalogue
 from pyjs.store.file.condition cimport STORE_CLOSED, STORE_FULL, STORE_RECOVERING, STORE_SYNC_LOST
 from pyjs.store.index.sequences cimport Entry, index_find, index_free, index_last, index_place, index_remove, is_dead
 from pyjs.store.file.examiner cimport Losses
-from pyjs.store.format.record cimport CHECKSUM_SIZE
+from pyjs.store.format.record cimport CHECKSUM_SIZE, STEPS_VERSION
 from pyjs.store.index.dropped cimport Remains
 from pyjs.store.segment.contents cimport ERASED_BIT
 from pyjs.store.file.segment_reader cimport TRUST_ALL, TRUST_NONE, TRUST_NOTHING, TRUST_READER
@@ -119,7 +119,7 @@ cdef class FileStore(StreamStore):
             StreamStore.end_entry(self, mark.index, mark.term, mark.ns, mark.last_id)
             self.ids_from = mark.ids_from
             self.steps.load(mark.steps, mark.ns)
-            self.writer.has_steps_version = self.steps.count > 0
+            self.files.version = STEPS_VERSION if self.steps.count else 0
             self.writer.mark, self.writer.staged_index, self.writer.kept_index = mark, mark.index, mark.index
             self.files.ids_from = 0    # until the first entry sets the duplicate window, all headers are kept
         return 0

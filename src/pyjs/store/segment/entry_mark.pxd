@@ -13,6 +13,7 @@ cdef class EntryMark:
     cdef readonly int64_t ids_from      # ns since the epoch; ids of earlier messages no longer count
     cdef readonly bytes last_id         # Nats-Msg-Id of the stream's last message, at most 256 bytes; b"": none
     cdef readonly bytes steps           # clock steps, see ClockSteps.encode; b"": none
+    cdef bint precedes_step             # the next mark has clock steps
     cdef bytes rest                     # the bytes after the numbers: `last_id`, and `steps` if there are any
     cdef const char* rest_text          # points into `rest`
     cdef size_t rest_len

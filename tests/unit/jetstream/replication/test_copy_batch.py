@@ -10,7 +10,9 @@ from pyjs.jetstream.replication import copy_batch
 from pyjs.jetstream.replication.copy_batch import Ask, AskThese, BadCopy, Kind, Piece, State
 from pyjs.store.store import StoredMessage
 
-STATE = State(7, 2, 99, b"id", 120, b"", 5, 1, 3, 90, {"name": "S"}, bytes(16), bytes(8), bytes(8), b"", 0, b"")
+STATE = State(
+    7, 2, 99, b"id", 120, b"", 5, 1, 3, 90, {"name": "S"}, bytes(16), bytes(8), bytes(8), b"", 0, b""
+)
 MESSAGES = [
     StoredMessage(1, 5, b"s.a", b"NATS/1.0\r\n\r\n", b"x" * 10),
     StoredMessage(4, 6, b"s.b", b"", b""),

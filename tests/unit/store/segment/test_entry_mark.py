@@ -108,7 +108,8 @@ def test_only_a_segment_with_clock_steps_has_the_newer_version(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    "pair", [(0, 0), (1, -1), (-(1 << 63), (1 << 63) - 1), ((1 << 63) - 1, 1), (HOUR, HOUR), (3 * HOUR + 1, 1)]
+    "pair",
+    [(0, 0), (1, -1), (-(1 << 63), (1 << 63) - 1), ((1 << 63) - 1, 1), (HOUR, HOUR), (3 * HOUR + 1, 1)],
 )
 def test_impossible_clock_steps_are_refused_by_name(tmp_path: Path, pair: tuple[int, int]) -> None:
     good = steps((3 * HOUR, HOUR))
@@ -128,7 +129,9 @@ def resealed(data: bytes, old: bytes, new: bytes) -> bytes:
         record = data[at : at + length].replace(old, new)
         own = xxh64_intdigest(record[32:-8], xxh64_intdigest(record[:28]))
         check = struct.pack("<I", own & 0xFFFFFFFF or 1)
-        checksum = struct.pack("<Q", xxh64_intdigest(struct.pack("<Q", own), struct.unpack("<Q", out[-8:])[0]))
+        checksum = struct.pack(
+            "<Q", xxh64_intdigest(struct.pack("<Q", own), struct.unpack("<Q", out[-8:])[0])
+        )
         out += record[:28] + check + record[32:-8] + checksum
         at += length
     return bytes(out) + data[at:]

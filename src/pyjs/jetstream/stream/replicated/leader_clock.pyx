@@ -10,7 +10,7 @@ was restarted does not know when its last entry was proposed. Then the step is t
 
 A lower skew is no step: the time of entries then stays constant until the clock has reached it.
 
-Compiled because it is part of the application of each entry.
+Compiled because it is part of the application of each entry (benchmarks/replica.py).
 """
 from libc.string cimport memcpy
 

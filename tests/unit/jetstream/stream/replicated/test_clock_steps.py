@@ -1,5 +1,7 @@
-"""The duplicate window of a replicated stream if the wall clock of a leader is set forward, or that of the next one is
-ahead: an id counts for the window of elapsed time, on every replica."""
+"""The duplicate window of a replicated stream after steps of the leader's wall clock, or with a next leader ahead.
+
+An id counts for the window of elapsed time, on every replica.
+"""
 
 from __future__ import annotations
 
@@ -298,7 +300,9 @@ def play(seed: int, directory: Path | None) -> None:
             wait(group, waited)
         elif what == 3 and directory is not None and rng.random() < 0.3:
             place = next(at for at, each in enumerate(group.members) if not each.replica.leads)
-            reopened(group, place, directory / f"r{_}" if (directory / f"r{_}").mkdir() is None else directory)
+            reopened(
+                group, place, directory / f"r{_}" if (directory / f"r{_}").mkdir() is None else directory
+            )
         else:
             msg_id = f"{rng.randrange(12)}"
             if published(group, msg_id):
