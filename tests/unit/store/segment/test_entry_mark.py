@@ -135,3 +135,31 @@ def resealed(data: bytes, old: bytes, new: bytes) -> bytes:
         out += record[:28] + check + record[32:-8] + checksum
         at += length
     return bytes(out) + data[at:]
+
+
+@pytest.mark.parametrize("name", list(ENCODINGS))
+def test_a_compacted_segment_keeps_a_mark_with_clock_steps(tmp_path: Path, name: str) -> None:
+    data, key = steps((3 * HOUR, HOUR)), ENCODINGS[name][0]
+    store = stepped(tmp_path, key, data)
+    for number in range(3, 45):
+        store.begin_copied_entry()
+        store.store(b"s", b"", bytes(50_000), 3 * HOUR + number)
+        store.end_copied_entry(number, 1, 3 * HOUR + number, 500, b"x", data)
+    compacted = store.segment_paths()[1]
+    size = Path(compacted).stat().st_size
+    store.begin_copied_entry()
+    for seq in range(2, 18):
+        store.drop_seq(seq)
+    store.end_copied_entry(45, 1, 4 * HOUR, 4 * HOUR, b"y", data)  # the removed messages need no headers
+    store.sync_now()
+    while (job := store.begin_upkeep()) is not None:
+        store.finish_upkeep(job())
+    store.release()
+    for path in sorted(tmp_path.glob("*.seg"))[2:]:
+        path.unlink()  # so that its mark is the last one
+
+    again = open_replica(tmp_path, key)
+
+    assert Path(compacted).stat().st_size < size // 2
+    assert (again.steps.encode(), again.applied_index > 2, again.applied_id) == (data, True, b"x")
+    again.release()
