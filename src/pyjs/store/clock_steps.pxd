@@ -2,7 +2,7 @@
 from libc.stdint cimport int64_t
 
 cdef enum:
-    CLOCK_STEPS_MAX = 8         # maximum number of steps that are remembered; a further one is added to an earlier one
+    CLOCK_STEPS_MAX = 8         # maximum number of steps; if there are more, the oldest two are joined
     CLOCK_STEP_SIZE = 16        # bytes of one encoded step
 
 cdef struct ClockStep:

@@ -42,7 +42,7 @@ cdef class LeaderClock:
         self.in_flight += 1
 
     cdef void ended(self, int64_t step, bint is_lost) noexcept nogil:
-        """Note that a proposed step is applied or lost; a leader reports a lost one again, together with later ones."""
+        """Note that a proposed step is applied or lost. A leader reports a lost one again, with later ones."""
         if is_lost:
             self.least_skew -= step
         self.in_flight -= 1

@@ -37,8 +37,9 @@ from pyjs.jetstream.stream.pub_headers cimport PubHeaders, scan_pub_headers
 from pyjs.jetstream.stream.replicated.gaps cimport Gaps
 from pyjs.jetstream.stream.replicated.leader_clock cimport LeaderClock, note_step
 from pyjs.jetstream.stream.replicated.payload cimport (
-    COPY_TAIL_SIZE, ITEM_BATCH, ITEM_CLOCK_STEP, ITEM_CONSUMER_CHANGES, ITEM_HEADER_SIZE, ITEM_MESSAGE, ITEM_MIRRORED, ITEM_SOURCED,
-    PAYLOAD_HEADER_SIZE, PAYLOAD_SIZE_MAX, first_kind, is_operation, next_item, payload_fault, payload_items,
+    COPY_TAIL_SIZE, ITEM_BATCH, ITEM_CLOCK_STEP, ITEM_CONSUMER_CHANGES, ITEM_HEADER_SIZE, ITEM_MESSAGE, ITEM_MIRRORED,
+    ITEM_SOURCED, PAYLOAD_HEADER_SIZE, PAYLOAD_SIZE_MAX, first_kind, is_operation, next_item, payload_fault,
+    payload_items,
 )
 from pyjs.subjects.routes cimport Target
 from pyjs.wire.compose cimport compose
