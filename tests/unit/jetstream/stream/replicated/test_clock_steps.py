@@ -322,11 +322,11 @@ def play(seed: int, directory: Path | None) -> None:
 
 
 def test_no_id_is_stored_twice_in_the_window() -> None:
-    for seed in range(40):
+    for seed in range(12):
         play(seed, None)
 
 
 def test_no_id_is_stored_twice_in_the_window_with_restarts(tmp_path: Path) -> None:
-    for seed in range(8):
+    for seed in range(3):
         (tmp_path / f"{seed}").mkdir()
         play(seed, tmp_path / f"{seed}")
