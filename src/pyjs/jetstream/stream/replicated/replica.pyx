@@ -37,7 +37,7 @@ from pyjs.jetstream.stream.pub_headers cimport PubHeaders, scan_pub_headers
 from pyjs.jetstream.stream.replicated.gaps cimport Gaps
 from pyjs.jetstream.stream.replicated.leader_clock cimport LeaderClock, note_step
 from pyjs.jetstream.stream.replicated.payload cimport (
-    COPY_TAIL_SIZE, ITEM_BATCH, ITEM_CLOCK_STEP, ITEM_CONSUMER_CHANGES, ITEM_HEADER_SIZE, ITEM_MESSAGE, ITEM_MIRRORED,
+    COPY_TAIL_SIZE, ITEM_BATCH, ITEM_CLOCK_STEP, ITEM_HEADER_SIZE, ITEM_MESSAGE, ITEM_MIRRORED,
     ITEM_SOURCED, PAYLOAD_HEADER_SIZE, PAYLOAD_SIZE_MAX, first_kind, is_operation, next_item, payload_fault,
     payload_items,
 )
