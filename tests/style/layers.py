@@ -39,7 +39,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("trust", "exchange"),
     ),
     "store": (
-        ("crypt", "index", "open_files", "sync_set"),
+        ("clock_steps", "crypt", "index", "open_files", "sync_set"),
         ("format", "searches", "store"),
         ("memory", "segment", "state", "trimming"),
         ("file",),

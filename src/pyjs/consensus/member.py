@@ -224,6 +224,8 @@ class Member:
 
     def _lead(self) -> None:
         self.leads = True
+        # Entries that were dropped from the log may have had later times. No replica has applied them.
+        self.time_ns = self.applied_time_ns or self.time_ns
         self.machine.role(self.term, Role.LEADER, self.leader)
 
     def _release_reads(self) -> None:

@@ -1,6 +1,7 @@
 """The interface of a store of messages by sequence, in files or in memory."""
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
+from pyjs.store.clock_steps cimport ClockSteps
 from pyjs.store.index.catalogue cimport Catalogue
 from pyjs.store.index.sequences cimport Entry, Found, Segment
 from pyjs.store.index.dropped cimport Remains
@@ -44,6 +45,7 @@ cdef class StreamStore:
     cdef readonly uint64_t applied_index, applied_term
     cdef readonly int64_t applied_ns            # ns, time of that entry
     cdef public int64_t ids_from    # ns; ids of messages before this time no longer count; never decreases
+    cdef readonly ClockSteps steps      # steps of the clock since `ids_from`, up to the last applied entry
     cdef public bint has_ids                    # ids count, so headers of removed messages are kept
     cdef readonly bytes applied_id    # Nats-Msg-Id of the last message up to that entry, see Dedupe.last_msg_id
     cdef readonly uint64_t group                # identity of a replica's log; 0: not a replica

@@ -2,6 +2,7 @@ from builtins import bytes as Bytes
 from collections.abc import Callable, Generator, Iterable
 
 from pyjs.base.together import Together
+from pyjs.store.clock_steps import ClockSteps
 from pyjs.store.index.catalogue import Catalogue
 from pyjs.store.index.filter import StoreFilter
 from pyjs.store.open_files import OpenFile
@@ -34,6 +35,7 @@ class StreamStore:
     error: Exception | None
     changing: bool
     ids_from: int
+    steps: ClockSteps
     many: int
     applied_index: int
     applied_term: int
@@ -60,7 +62,9 @@ class StreamStore:
     def headers_steps(self, from_ns: int) -> Generator[None, None, list[tuple[int, int, Bytes]]]: ...
     def replicate(self, group: int) -> None: ...
     def begin_copied_entry(self) -> None: ...
-    def end_copied_entry(self, index: int, term: int, ns: int, ids_from: int, last_id: Bytes) -> None: ...
+    def end_copied_entry(
+        self, index: int, term: int, ns: int, ids_from: int, last_id: Bytes, steps: Bytes = ...
+    ) -> None: ...
     def flush(self) -> None: ...
     def set_first_seq(self, seq: int) -> None: ...
     dirty: bool

@@ -88,6 +88,7 @@ cdef class StreamStore:
     def __cinit__(self, *arguments, **named):
         self.many = MANY
         self.applied_id = b""
+        self.steps = ClockSteps()
         self.last_matches = LastMatches()
 
     @property
@@ -436,7 +437,11 @@ cdef class StreamStore:
         """
         self.group = group
         self.ids_from = 0
+        self.steps.clear()
         self.applied_index, self.applied_term, self.applied_ns, self.applied_id = 0, 0, 0, b""
+
+    def expect_step(self) -> None:
+        """Prepare for the first step in `steps`. Call this before `begin_entry`."""
 
     def begin_copied_entry(self) -> None:
         """Begin the change that completes the copy of a replica; `end_copied_entry` ends it.
@@ -445,11 +450,13 @@ cdef class StreamStore:
         """
         self.begin_entry(0)
 
-    def end_copied_entry(self, uint64_t index, uint64_t term, int64_t ns, int64_t ids_from, bytes last_id) -> None:
+    def end_copied_entry(self, uint64_t index, uint64_t term, int64_t ns, int64_t ids_from, bytes last_id,
+                         bytes steps=b"") -> None:
         """End and commit the change that completes a copy: the replica has now applied the entry `index`.
 
-        Raises `error` if the change cannot be written.
+        Raises `error` if the change cannot be written, and ValueError if no entries have the clock steps `steps`.
         """
+        self.steps.load(steps, ns)
         self.ids_from, self.has_ids = ids_from, True
         self.end_entry(index, term, ns, last_id)
         self.flush()

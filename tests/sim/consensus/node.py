@@ -152,6 +152,7 @@ class SimNode:
         self.is_up = False
         self.paused_until = 0
         self.now = 0
+        self.skew_ns = 0  # ns by which the wall clock is ahead
         self.deaf: set[int] = set()  # nodes that do not read
         self.stopped = ""  # the reason why the process has left all groups; "": it has not
         self.shut: dict[int, int] = {}  # closed groups -> step at which they are opened again
@@ -175,6 +176,12 @@ class SimNode:
         """End all connections."""
         self.stopped = reason
 
+    def set_clock(self, skew_ns: int) -> None:
+        """Set the wall clock to `skew_ns` ahead of the time of the simulation."""
+        self.skew_ns = skew_ns
+        if self.is_up:
+            self.host.turn_state.skew = skew_ns
+
     # -- life cycle --------------------------------------------------------------------------------------------
 
     def start(self, now: int, confs: dict[int, Conf]) -> None:
@@ -183,6 +190,7 @@ class SimNode:
         self.log = self.store.begin()
         self.host = SimHost(self.rng.getrandbits(60))
         self.host.turn_state.now = now * STEP_NS
+        self.host.turn_state.skew = self.skew_ns
         self.jobs: list[tuple[int, Any]] = []
         self.heard = dict.fromkeys(self.others, now)
         self.silent: set[int] = set()

@@ -13,7 +13,7 @@ from tests.sim.consensus.judge import Judge, Violation
 from tests.sim.consensus.membership import VOTERS, change, stale
 from tests.sim.consensus.node import STEP_NS, SimNode, voters
 
-from pyjs.base.clock import NS_PER_MS
+from pyjs.base.clock import NS_PER_MS, NS_PER_S
 from pyjs.consensus import batch
 from pyjs.consensus.consensus import Tuning
 from pyjs.consensus.doubt import MISSING_NS
@@ -26,6 +26,7 @@ SYNC_STEPS = 12  # number of steps after which everything on a running node is s
 # number of steps after which a node that has not answered counts as missing
 MISSING_STEPS = MISSING_NS // STEP_NS + 50
 PART_SIZE = 64  # bytes of a snapshot in one batch, so that each snapshot has several parts
+HOUR_NS = 3_600 * NS_PER_S  # the wall clocks of two nodes differ by less
 CRASHED = "crashed: "
 
 
@@ -54,6 +55,7 @@ class World:
             ),
         )
         self.judge = Judge()
+        self.clocks = Random(seed + 2)
         self.resting = Closings(seed, self.closings)
         self.is_early = rng.random() < 0.4 if self.is_always is None else not self.is_always
         count = rng.choice((3, 3, 4, 5))
@@ -86,6 +88,7 @@ class World:
         for node in self.nodes.values():
             node.spare = spare
             self._start(node)
+            node.set_clock(self.clocks.randrange(HOUR_NS))
 
     def _start(self, node: SimNode) -> None:
         is_member = peer_id(node.number) in self.conf.voters
@@ -102,6 +105,7 @@ class World:
                 self._trouble()
                 self._work()
             self.resting.step(self, GROUPS)
+            self._set_clocks()
             self.step()
         self._heal()
         self._calm()
@@ -110,6 +114,11 @@ class World:
             self._calm()
         self._check_end()
         self.resting.check_end(self, GROUPS)
+
+    def _set_clocks(self) -> None:
+        """At random, set the wall clock of a node forward or back."""
+        if self.clocks.random() < 0.02:
+            self.clocks.choice(list(self.nodes.values())).set_clock(self.clocks.randrange(HOUR_NS))
 
     def _calm(self) -> None:
         """Stop all faults."""

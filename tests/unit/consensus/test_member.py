@@ -201,3 +201,14 @@ def test_a_stopped_group_takes_nothing() -> None:
     bench.commit(1, b"a")
 
     assert bench.apply() == [("dropped", "mine")]
+
+
+def test_a_leader_continues_the_time_of_committed_entries_not_of_dropped_ones() -> None:
+    bench = Bench()
+    bench.commit(1, b"a")
+    bench.member.note_entries([(2, EntryKind.DATA, describe(b"of a leader ahead", 3600))])
+    bench.member.take_role(2, Role.LEADER, 7)
+    bench.commit(2, None, term=2)
+    bench.apply()
+    assert bench.member.next_time_ns(0) == 2
+    assert bench.member.next_time_ns(50) == 50

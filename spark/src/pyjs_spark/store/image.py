@@ -25,7 +25,8 @@ HEADER = struct.Struct("<8sHBBIQ8sIIQ8sQ")
 HEADER_SIZE = HEADER.size
 CHECKED = HEADER_SIZE - 8  # number of bytes of a header that its checksum covers
 MAGIC = b"PYJSSEG\n"
-VERSION = 3  # the only version that can be read
+VERSION = 3
+STEPS_VERSION = 4  # the same for this reader: only marks, which it ignores, have another form
 CIPHERS = 0xFF  # bits of the flags that name a cipher
 CODECS = 0xFF00
 ZSTD = 0x100
@@ -78,6 +79,11 @@ def header_in(data: bytes) -> Header | None:
     if xxh64(data[:CHECKED], 0) != checksum:
         return None
     return Header(version, f"{major}.{minor}", flags, base, number, at, incarnation, first + second, checksum)
+
+
+def is_known_version(header: Header) -> bool:
+    """Return whether this reader knows the format of a segment."""
+    return header.version == VERSION or (header.version == STEPS_VERSION and header.flags == 0)
 
 
 def unknown_format(header: Header, what: str) -> BadStore:
@@ -261,7 +267,7 @@ def open_image(path: str, key: StreamKey | None) -> Image:
 def _image(fd: int, path: str, key: StreamKey | None) -> Image:
     head = read_around(fd, path, 0, min(HEADER_SIZE, os.fstat(fd).st_size))
     header = header_in(head)
-    if header is not None and (header.version != VERSION or not _is_known(header)):
+    if header is not None and (not is_known_version(header) or not _is_known(header)):
         raise unknown_format(header, path)
     if header is None or not header.flags:
         return Image(fd, path)

@@ -41,9 +41,9 @@ from pyjs_spark.store.image import (
     HEADER_SIZE,
     PAGE_SIZE,
     SECTOR_SIZE,
-    VERSION,
     Image,
     header_in,
+    is_known_version,
     unknown_format,
 )
 
@@ -107,7 +107,7 @@ class _Scan:
         header = header_in(data)
         if header is None:
             raise image.damage(0, "the header is damaged")
-        if header.version != VERSION or header.flags:
+        if header.flags or not is_known_version(header):
             raise unknown_format(header, image.path)
         self._header = header
         self._chain = header.checksum

@@ -42,6 +42,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import msgpack
 from xxhash import xxh3_64
 
+from pyjs.store.clock_steps import ClockSteps
 from pyjs.store.store import StoredMessage
 
 if TYPE_CHECKING:
@@ -123,6 +124,7 @@ class State:
     time_ns: int
     last_id: bytes
     ids_from: int  # time in ns; earlier ids no longer count
+    steps: bytes  # steps of the clock that matter for the ids, see ClockSteps.encode
     last_seq: int
     first_seq: int
     msgs: int
@@ -290,6 +292,10 @@ def end_of(data: bytes) -> tuple[State, bytes]:
     names = [each.name for each in fields(State) if not _is_kind(getattr(state, each.name), str(each.type))]
     if names or any(len(each) % 8 for each in (state.deleted, state.kept, state.lost)):
         raise BadCopy(f"state: {names or ['deleted']} has another kind")
+    try:
+        ClockSteps().load(state.steps, state.time_ns)
+    except (ValueError, OverflowError) as error:
+        raise BadCopy(f"state: {error}") from None
     return state, data[_SIZE.size + size :]
 
 

@@ -189,6 +189,7 @@ def _state_of(stream: Stream, applied: tuple[int, int]) -> State:
         time_ns=store.applied_ns,
         last_id=store.applied_id,
         ids_from=store.ids_from,
+        steps=store.steps.encode(),
         last_seq=store.last_seq,
         first_seq=store.first_seq,
         msgs=store.msgs,
@@ -247,7 +248,7 @@ def end_steps(store: StreamStore, state: State, deleted: memoryview[int], *, era
     elif first_seq > 1:
         store.purge(everything, first_seq)
     _check(store, state, first_seq, len(kept))
-    store.end_copied_entry(state.index, state.term, state.time_ns, state.ids_from, state.last_id)
+    store.end_copied_entry(state.index, state.term, state.time_ns, state.ids_from, state.last_id, state.steps)
 
 
 def _check(store: StreamStore, state: State, first_seq: int, more: int) -> None:

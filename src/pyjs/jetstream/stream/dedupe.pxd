@@ -1,6 +1,8 @@
 """The duplicate window: ids of recent messages."""
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
+from pyjs.store.clock_steps cimport ClockSteps
+
 cdef struct SeenId:            # 32 bytes: half a cache line
     uint64_t seq                # sequence of the message
     int64_t at                  # ns, time at which it was stored
@@ -16,6 +18,7 @@ cdef packed struct KeptId:      # an entry of a dump
 
 cdef class Dedupe:
     cdef public int64_t window_ns
+    cdef public ClockSteps steps        # steps of the clock of a replicated stream; owned by its store
     cdef char last_id[256]      # Nats-Msg-Id of the stream's last message; a longer one is truncated
     cdef uint32_t last_id_len   # 0: the last message had no id
     cdef SeenId* ring           # entry e is at e & ring_mask; entries oldest .. newest - 1
@@ -31,6 +34,7 @@ cdef class Dedupe:
     cdef int remember(self, const char* key, size_t n, uint64_t seq, int64_t now) noexcept nogil   # -1: out of memory
     cdef void release(self, SeenId* entry) noexcept nogil
     cdef void forget_from(self, uint64_t seq) noexcept nogil  # forget the ids of messages that were not written
+    cdef int64_t horizon(self, int64_t now) noexcept nogil   # ids stored before this time do not count at `now`
     cdef void forget_before(self, int64_t horizon) noexcept nogil
     cdef uint64_t find_slot(self, uint32_t h, const char* key, size_t n) noexcept nogil
     cdef void remove_slot(self, uint64_t at) noexcept nogil

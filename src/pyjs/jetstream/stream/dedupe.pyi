@@ -1,7 +1,10 @@
 from typing import Self
 
+from pyjs.store.clock_steps import ClockSteps
+
 class Dedupe:
     window_ns: int
+    steps: ClockSteps
     @property
     def last_msg_id(self) -> bytes: ...
     def __new__(cls, window_ns: int) -> Self: ...

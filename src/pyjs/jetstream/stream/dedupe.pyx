@@ -35,6 +35,7 @@ cdef class Dedupe:
 
     def __cinit__(self, int64_t window_ns):
         self.window_ns = window_ns
+        self.steps = ClockSteps()
 
     def __dealloc__(self):
         free(self.ring)
@@ -48,7 +49,7 @@ cdef class Dedupe:
 
     cdef uint64_t seq_of(self, const char* key, size_t n, int64_t now) noexcept nogil:
         cdef uint64_t at
-        self.forget_before(now - self.window_ns)
+        self.forget_before(self.horizon(now))
         if self.oldest == self.newest:
             return 0
         at = self.find_slot(id_hash(key, n), key, n)
@@ -75,6 +76,9 @@ cdef class Dedupe:
         """Remove an entry's slot from the hash table, so that its id is no longer found."""
         if entry.key_len:               # 0: forget_one has removed it
             self.remove_slot(self.find_slot(entry.hash, self.keys + (entry.key_at - self.keys_base), entry.key_len))
+
+    cdef int64_t horizon(self, int64_t now) noexcept nogil:
+        return now - self.window_ns if self.steps.count == 0 else self.steps.before(now, self.window_ns)
 
     cdef void forget_before(self, int64_t horizon) noexcept nogil:
         cdef SeenId* entry
@@ -287,7 +291,7 @@ cdef class Dedupe:
 
     def expire(self, int64_t now_ns) -> None:
         """Remove the ids that are older than the window at the time `now_ns`."""
-        self.forget_before(now_ns - self.window_ns)
+        self.forget_before(self.horizon(now_ns))
 
     def forget_older(self, int64_t horizon) -> None:
         """Remove ids stored before `horizon` (ns)."""

@@ -71,11 +71,11 @@ def replica_steps(Stream stream):
     if stream.store.applied_index == 0:
         return
     stream.dedupe.forget_from(0)
-    from_ns = max(now_ns - stream.dedupe.window_ns, stream.store.ids_from)
+    from_ns = max(stream.dedupe.horizon(now_ns), stream.store.ids_from)
     for seq, ts, headers in (yield from stream.store.headers_steps(from_ns)):
         scan_pub_headers(headers, len(headers), &h)
-        # The messages of an entry have times that differ by nanoseconds; the window ends at the time of the entry.
-        if h.msg_id.n and stream.dedupe.seq_of(h.msg_id.p, h.msg_id.n, min(ts, now_ns)) == 0:
+        # All these ids count at `now_ns`, so none of them had been forgotten when a later one was stored.
+        if h.msg_id.n and stream.dedupe.seq_of(h.msg_id.p, h.msg_id.n, now_ns) == 0:
             stream.dedupe.remember(h.msg_id.p, h.msg_id.n, seq, ts)
     stream.dedupe.set_last_id(stream.store.applied_id, len(stream.store.applied_id))
 

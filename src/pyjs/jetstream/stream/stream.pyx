@@ -78,6 +78,7 @@ cdef class Stream(Sink):
         self.expiry, self.aging = expiry, Aging(store)
         self.evictions = Evictions(store, self.turn)
         self.dedupe = Dedupe(0)
+        self.dedupe.steps = store.steps
         self.inbox = StreamInbox(self.turn, self)
         self.interest = Interest(store, self.inbox, account.subs.cache)
         self.consumers, self.listing = {}, []

@@ -94,6 +94,7 @@ cdef class SegmentWriter:
     cdef int stage_meta(self) noexcept nogil
     cdef int begin_entry(self, uint64_t size) except -1
     cdef void end_entry(self, EntryMark mark)
+    cdef int expect_step(self) noexcept nogil
     cdef int stage_mark(self) noexcept nogil
     cdef int stage_sequences(self, Sequences* list, int flags) noexcept nogil
     cdef int write_staged(self) noexcept nogil

@@ -25,9 +25,9 @@ from pyjs.store.file.condition cimport STORE_CLOSED, STORE_FAILED, STORE_FULL, S
 from pyjs.store.index.sequences cimport Entry, index_last, index_push, is_dead, segment_new
 from pyjs.store.segment.index_file cimport full_segment
 from pyjs.store.format.record cimport (
-    CHECKSUM_SIZE, FLAG_ERASED, FLAG_UNFINISHED, KIND_DELETES, KIND_FOOTER, KIND_META, KIND_MSG, KIND_STATE,
-    RECORD_HEADER_SIZE, RECORD_SIZE_MAX, RECORD_SIZE_MIN, REMOVALS_MAX, SEGMENT_HEADER_SIZE, RecordHeader,
-    seal_record, stored_checksum, write_segment_header,
+    CHECKSUM_SIZE, FLAG_ERASED, FLAG_UNFINISHED, FORMAT_VERSION, KIND_DELETES, KIND_FOOTER, KIND_META, KIND_MSG,
+    KIND_STATE, RECORD_HEADER_SIZE, RECORD_SIZE_MAX, RECORD_SIZE_MIN, REMOVALS_MAX, SEGMENT_HEADER_SIZE,
+    STEPS_VERSION, RecordHeader, seal_record, stored_checksum, write_segment_header,
 )
 from pyjs.store.segment.contents cimport ERASED_BIT
 from pyjs.store.segment.entry_mark cimport MARK_SIZE_MAX, EntryMark
@@ -261,6 +261,13 @@ cdef class SegmentWriter:
         """Queue `mark` for the next commit. Call this after all effects of the entry."""
         self.mark = mark
         self.entries = MARK_DUE
+
+    cdef int expect_step(self) noexcept nogil:
+        """Continue in a segment in which marks may have clock steps. Call this between two entries."""
+        if self.files.version == STEPS_VERSION:
+            return 0
+        self.mark.precedes_step = True
+        return self.begin_segment()
 
     cdef int stage_mark(self) noexcept nogil:
         """Stage the mark of the last complete entry now, after the queued removals."""
@@ -519,7 +526,8 @@ cdef class SegmentWriter:
         header = self.stage(SEGMENT_HEADER_SIZE)
         if header == NULL:
             raise MemoryError
-        write_segment_header(header, s.base, s.number, files.incarnation)
+        files.version = STEPS_VERSION if self.mark.precedes_step or self.mark.steps else FORMAT_VERSION
+        write_segment_header(header, s.base, s.number, files.incarnation, files.version)
         self.chain = self.chain_written = stored_checksum(self.staging, SEGMENT_HEADER_SIZE)
         self.staged = s.end = SEGMENT_HEADER_SIZE
         self.stage_meta()

@@ -28,7 +28,7 @@ from pyjs.store.index.sequences cimport (
     Entry, Found, index_at, index_find, index_free, index_last, index_place, index_remove, is_dead,
 )
 from pyjs.store.file.examiner cimport Losses
-from pyjs.store.format.record cimport CHECKSUM_SIZE
+from pyjs.store.format.record cimport CHECKSUM_SIZE, STEPS_VERSION
 from pyjs.store.index.dropped cimport Remains
 from pyjs.store.segment.contents cimport ERASED_BIT
 from pyjs.store.file.segment_reader cimport TRUST_ALL, TRUST_NONE, TRUST_NOTHING, TRUST_READER
@@ -137,6 +137,8 @@ cdef class FileStore(StreamStore):
         if mark is not None:
             StreamStore.end_entry(self, mark.index, mark.term, mark.ns, mark.last_id)
             self.ids_from = mark.ids_from
+            self.steps.load(mark.steps, mark.ns)
+            self.files.version = STEPS_VERSION if self.steps.count else 0
             self.writer.mark, self.writer.staged_index, self.writer.kept_index = mark, mark.index, mark.index
             self.files.ids_from = 0    # until the first entry sets the duplicate window, all headers are kept
         return 0
@@ -242,11 +244,16 @@ cdef class FileStore(StreamStore):
     cdef void drop_parts(self) noexcept nogil:
         self.writer.drop_parts()
 
+    def expect_step(self) -> None:
+        """Continue in a segment whose marks may have clock steps. Call this before `begin_entry`."""
+        self.writer.expect_step()
+
     cdef int begin_entry(self, uint64_t size) except -1:
         return self.writer.begin_entry(size)
 
     cdef int end_entry(self, uint64_t index, uint64_t term, int64_t ns, bytes last_id) except -1:
-        self.writer.end_entry(EntryMark(index, term, ns, last_id, self.group, self.ids_from))
+        self.writer.end_entry(EntryMark(index, term, ns, last_id, self.group, self.ids_from,
+                                        self.steps.encode()))
         self.files.ids_from = self.ids_from if self.has_ids else NEVER
         return StreamStore.end_entry(self, index, term, ns, last_id)
 

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 HEADER = struct.Struct("<8sHBBIQ8sIIQ8sQ")
 MAGIC = b"PYJSSEG\n"
 VERSION = 3
+STEPS_VERSION = 4  # of plain images only, see store/format/record
 NEEDS = (0, 1)  # the first pyjs-server version that reads outer headers
 CIPHER_MASK: Final = 0xFF
 CODEC_MASK: Final = 0xFF00
@@ -95,7 +96,8 @@ def read_outer_header(head: bytes, path: str) -> OuterHeader | None:
         return None
     outer = OuterHeader(flags, base_seq, number, incarnation, first + second, shift)
     known = outer.codec in (0, CODEC_ZSTD) and (outer.cipher == 0 or outer.cipher in BLOCK_SIZES)
-    if version != VERSION or flags & ~(CIPHER_MASK | CODEC_MASK) or not known:
+    is_known_version = version == VERSION or (version == STEPS_VERSION and flags == 0)
+    if not is_known_version or flags & ~(CIPHER_MASK | CODEC_MASK) or not known:
         raise unknown_format(head, path)
     return outer if flags else None
 

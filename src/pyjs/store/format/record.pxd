@@ -2,8 +2,9 @@
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 cdef enum:
-    FORMAT_VERSION = 3          # the only version that this server reads
-    NEEDS_MAJOR = 0             # the first pyjs-server version that reads FORMAT_VERSION
+    FORMAT_VERSION = 3
+    STEPS_VERSION = 4           # the same, but marks may have clock steps, which version 3 would read as an id
+    NEEDS_MAJOR = 0             # the first pyjs-server version that reads these
     NEEDS_MINOR = 1
     SEGMENT_HEADER_SIZE = 64
     RECORD_HEADER_SIZE = 32
@@ -62,6 +63,7 @@ cdef bint intact(const char* p, uint64_t before) noexcept nogil
 cdef bint intact_alone(const char* p) noexcept nogil                    # plausible, and `check` is right
 cdef bint whole(const char* p, uint64_t before) noexcept nogil  # plausible, and checksum and `check` are right
 cdef void make_segment_header(SegmentHeader* h, uint64_t base_seq, uint32_t number,
-                              uint64_t incarnation) noexcept nogil
-cdef void write_segment_header(char* out, uint64_t base_seq, uint32_t number, uint64_t incarnation) noexcept nogil
+                              uint64_t incarnation, uint16_t version=?) noexcept nogil
+cdef void write_segment_header(char* out, uint64_t base_seq, uint32_t number, uint64_t incarnation,
+                               uint16_t version=?) noexcept nogil
 cdef int check_segment_header(const char* p, size_t size) noexcept nogil  # 0; -1: not a segment; -2: another version

@@ -11,6 +11,8 @@ of the hash; its seed is the eight bytes before the record, which are the checks
 of the segment header. Invariant: if all checksums in a range of records are right, no record of the range is
 missing.
 
+Version 4 of a segment differs from version 3 only in the marks of replicas (store/segment/entry_mark).
+
 This module knows nothing of files. Compiled: each append writes one record (benchmarks/: JetStream async publish).
 """
 from libc.string cimport memcmp, memcpy, memset
@@ -94,10 +96,10 @@ cdef bint whole(const char* p, uint64_t before) noexcept nogil:
 
 
 cdef void make_segment_header(SegmentHeader* h, uint64_t base_seq, uint32_t number,
-                              uint64_t incarnation) noexcept nogil:
+                              uint64_t incarnation, uint16_t version=FORMAT_VERSION) noexcept nogil:
     memset(h, 0, sizeof(SegmentHeader))
     memcpy(h.magic, b"PYJSSEG\n", 8)
-    h.version = FORMAT_VERSION
+    h.version = version
     h.needs_major, h.needs_minor = NEEDS_MAJOR, NEEDS_MINOR
     h.base_seq = base_seq
     h.number = number
@@ -105,9 +107,10 @@ cdef void make_segment_header(SegmentHeader* h, uint64_t base_seq, uint32_t numb
     h.checksum = xxh64(h, SEGMENT_HEADER_SIZE - CHECKSUM_SIZE, 0)
 
 
-cdef void write_segment_header(char* out, uint64_t base_seq, uint32_t number, uint64_t incarnation) noexcept nogil:
+cdef void write_segment_header(char* out, uint64_t base_seq, uint32_t number, uint64_t incarnation,
+                               uint16_t version=FORMAT_VERSION) noexcept nogil:
     cdef SegmentHeader h
-    make_segment_header(&h, base_seq, number, incarnation)
+    make_segment_header(&h, base_seq, number, incarnation, version)
     memcpy(out, &h, SEGMENT_HEADER_SIZE)
 
 
@@ -118,7 +121,7 @@ cdef int check_segment_header(const char* p, size_t size) noexcept nogil:
     memcpy(&h, p, SEGMENT_HEADER_SIZE)
     if h.checksum != xxh64(p, SEGMENT_HEADER_SIZE - CHECKSUM_SIZE, 0):
         return -1
-    if h.version != FORMAT_VERSION or h.flags:
+    if not FORMAT_VERSION <= h.version <= STEPS_VERSION or h.flags:
         return -2
     return 0
 

@@ -4,4 +4,8 @@ class EntryMark:
     ns: int
     group: int
     ids_from: int
-    def __init__(self, index: int, term: int, ns: int, last_id: bytes, group: int, ids_from: int) -> None: ...
+    last_id: bytes
+    steps: bytes
+    def __init__(
+        self, index: int, term: int, ns: int, last_id: bytes, group: int, ids_from: int, steps: bytes = ...
+    ) -> None: ...

@@ -1,7 +1,8 @@
 """Marks: the entry of its log that a replicated stream applied last, stored together with the entry's effects.
 
 A mark follows first_seq and last_ts in a STATE record: term, index and time of the entry, the identity of the group
-that has the log, the time from which message ids count, and the last message id. The records before the mark have the
+that has the log, the time from which message ids count, the last message id, and steps of the clock that matter for
+the ids (clock_steps.pyx). The records before the mark have the
 effects of every entry up to this one. After a crash, later entries are applied again, so no part of one may be left:
 `cut_steps` removes everything after the last mark. A mark of another group is ignored: the stream was replicated
 before, and messages stored since then are kept.
@@ -15,6 +16,7 @@ This module handles segment files, not stores. Compiled because it is part of th
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
+from pyjs.store.clock_steps cimport ClockSteps
 from pyjs.store.format.record cimport RECORD_HEADER_SIZE
 from pyjs.store.segment.contents cimport ERASED_BIT, SegmentContents
 from pyjs.store.segment.segment_files cimport SegmentFiles
@@ -22,6 +24,7 @@ from pyjs.store.segment.segment_files cimport SegmentFiles
 from struct import Struct
 
 from pyjs.base.disk import closing
+from pyjs.base.errors import CorruptRecord
 from pyjs.store.format.image import MARK, open_image
 from pyjs.store.segment.index_file import index_path, remove_file
 from pyjs.store.segment.recovery import contents_of, is_segment
@@ -30,16 +33,20 @@ cdef enum:
     STATE_SIZE = 16             # bytes of first_seq and last_ts
     FIXED_SIZE = 40             # bytes of term, index, time, group, ids_from
     ID_SIZE_MAX = 256
+    STEPS_AT = 314              # offset of clock steps in the body: after the id, filled up, and its size (u16)
 _NUMBERS = Struct("<QQqQq")            # the numbers of FIXED_SIZE, in the same order
 
 
 cdef class EntryMark:
     def __init__(self, uint64_t index, uint64_t term, int64_t ns, bytes last_id not None, uint64_t group,
-                 int64_t ids_from) -> None:
+                 int64_t ids_from, bytes steps not None=b"") -> None:
         self.index, self.term, self.ns = index, term, ns
         self.group, self.ids_from = group, ids_from
         self.last_id = last_id[:ID_SIZE_MAX]
-        self.id_text, self.id_len = self.last_id, len(self.last_id)
+        self.steps, self.rest = steps, self.last_id
+        if steps:
+            self.rest = self.last_id.ljust(ID_SIZE_MAX, b"\0") + len(self.last_id).to_bytes(2, "little") + steps
+        self.rest_text, self.rest_len = self.rest, len(self.rest)
 
     cdef size_t write(self, char* out) noexcept nogil:
         memcpy(out, &self.term, 8)
@@ -47,14 +54,23 @@ cdef class EntryMark:
         memcpy(out + 16, &self.ns, 8)
         memcpy(out + 24, &self.group, 8)
         memcpy(out + 32, &self.ids_from, 8)
-        memcpy(out + FIXED_SIZE, self.id_text, self.id_len)
-        return FIXED_SIZE + self.id_len
+        memcpy(out + FIXED_SIZE, self.rest_text, self.rest_len)
+        return FIXED_SIZE + self.rest_len
 
 
 def read_mark(bytes state not None) -> EntryMark:
-    """Return the mark in the body of a STATE record that has one."""
+    """Return the mark in the body of a STATE record that has one.
+
+    Raises:
+        ValueError: its clock steps are not those of any entries.
+    """
     term, index, ns, group, ids_from = _NUMBERS.unpack_from(state, STATE_SIZE)
-    return EntryMark(index, term, ns, state[STATE_SIZE + FIXED_SIZE:], group, ids_from)
+    rest, steps = state[STATE_SIZE + FIXED_SIZE:], b""
+    if len(state) > PLAIN_MARK_SIZE_MAX:
+        steps = state[STEPS_AT:]
+        ClockSteps().load(steps, ns)
+        rest = rest[:min(int.from_bytes(state[STEPS_AT - 2:STEPS_AT], "little"), ID_SIZE_MAX)]
+    return EntryMark(index, term, ns, rest, group, ids_from, steps)
 
 
 def cut_steps(SegmentFiles files not None, uint64_t group):
@@ -78,7 +94,10 @@ def cut_steps(SegmentFiles files not None, uint64_t group):
             erased |= _erasures(found[0])
         if found is not None and found[1]:
             contents, state, uncut = found
-            mark = read_mark(state)
+            try:
+                mark = read_mark(state)
+            except ValueError as error:
+                raise CorruptRecord(path, contents.mark_at, f"its mark has {error}") from None
             if mark.group != group:
                 break
             if uncut is not None:

@@ -1,5 +1,5 @@
 """Rewriting of one sealed segment."""
-from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
 
 from pyjs.store.index.sequences cimport Segment
 from pyjs.store.segment.contents cimport SegmentContents
@@ -26,6 +26,7 @@ cdef class SegmentRewrite:
     cdef uint64_t floor
     cdef int64_t first_ts, last_ts
     cdef bint has_mark                  # the mark of the old file is intact
+    cdef uint16_t version               # of the format of the new file
     cdef bytes new_mark                 # mark for a segment that did not exist; b"": keep the mark of the old file
     cdef bytes meta
     cdef dict restored  # sequence -> record that replaces a damaged one; None: the job is a compaction

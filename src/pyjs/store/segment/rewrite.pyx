@@ -24,12 +24,12 @@ from pyjs.store.index.sequences cimport (
     segment_new, segment_next_live, subject_of,
 )
 from pyjs.store.format.record cimport (
-    CHECKSUM_SIZE, FLAG_ERASED, KIND_DELETES, KIND_FOOTER, KIND_META, KIND_MSG, KIND_STATE, RECORD_HEADER_SIZE,
-    RECORD_SIZE_MIN, REMOVALS_MAX, SEGMENT_HEADER_SIZE, RecordHeader, check_segment_header, seal_record,
-    stored_checksum, write_segment_header,
+    CHECKSUM_SIZE, FLAG_ERASED, FORMAT_VERSION, KIND_DELETES, KIND_FOOTER, KIND_META, KIND_MSG, KIND_STATE,
+    RECORD_HEADER_SIZE, RECORD_SIZE_MIN, REMOVALS_MAX, SEGMENT_HEADER_SIZE, STEPS_VERSION, RecordHeader,
+    check_segment_header, seal_record, stored_checksum, write_segment_header,
 )
 from pyjs.store.segment.contents cimport ERASED_BIT
-from pyjs.store.segment.entry_mark cimport MARK_SIZE_MAX
+from pyjs.store.segment.entry_mark cimport MARK_SIZE_MAX, PLAIN_MARK_SIZE_MAX
 from pyjs.store.segment.scan cimport SegmentScan
 from pyjs.store.store cimport StoredMessage
 
@@ -107,7 +107,7 @@ def record_of(StoredMessage message not None) -> bytes:
 
 cdef class SegmentRewrite:
     def __cinit__(self):
-        self.new_mark = b""
+        self.new_mark, self.version = b"", FORMAT_VERSION
 
     def __dealloc__(self):
         free(self.dead)
@@ -131,6 +131,8 @@ cdef class SegmentRewrite:
             old = self.contents_in(view) if self.restored is None else self.damaged_contents(view)
             unreadable = bad_page_count()
             self.has_mark = not old.mended
+            if max(old.mark_size if self.has_mark else 0, len(self.new_mark) + 16) > PLAIN_MARK_SIZE_MAX:
+                self.version = STEPS_VERSION
             self.begin(old.end)
             if self.restored is not None:
                 self.restore_all(old, file)
@@ -194,7 +196,7 @@ cdef class SegmentRewrite:
         if self.out == NULL:
             raise MemoryError
         self.room = old_size + SEGMENT_HEADER_SIZE
-        write_segment_header(self.out, self.first, self.number, self.incarnation)
+        write_segment_header(self.out, self.first, self.number, self.incarnation, self.version)
         self.chain = stored_checksum(self.out, SEGMENT_HEADER_SIZE)
         self.size = SEGMENT_HEADER_SIZE
         if self.put_meta() != 0:

@@ -1,5 +1,5 @@
 """The directory of a stream's segments."""
-from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
 
 cdef class SegmentFiles:
     """The directory of a stream's segments, with its unsynced files and names."""
@@ -14,6 +14,7 @@ cdef class SegmentFiles:
     cdef list found                         # paths of segments whose writes a killed process may not have synced
     cdef list replaced             # of open_files.ReplacedFile, which upkeep will close
     cdef bint names_unsynced                # names in the directory have changed since the last sync
+    cdef uint16_t version         # version of the open segment's format; 0: not known
     cdef public int64_t ids_from  # ns; ids of messages since then are still needed; INT64.high: no ids are needed
     cdef readonly set suspects  # numbers of segments in which the recovery saw damage without examining it
     cdef readonly dict last_times  # path of a retired segment with needed ids -> time of its last message, ns

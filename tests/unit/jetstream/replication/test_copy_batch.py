@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -10,7 +12,9 @@ from pyjs.jetstream.replication import copy_batch
 from pyjs.jetstream.replication.copy_batch import Ask, AskThese, BadCopy, Kind, Piece, State
 from pyjs.store.store import StoredMessage
 
-STATE = State(7, 2, 99, b"id", 120, 5, 1, 3, 90, {"name": "S"}, bytes(16), bytes(8), bytes(8), b"", 0, b"")
+STATE = State(
+    7, 2, 99, b"id", 120, b"", 5, 1, 3, 90, {"name": "S"}, bytes(16), bytes(8), bytes(8), b"", 0, b""
+)
 MESSAGES = [
     StoredMessage(1, 5, b"s.a", b"NATS/1.0\r\n\r\n", b"x" * 10),
     StoredMessage(4, 6, b"s.b", b"", b""),
@@ -90,3 +94,26 @@ def test_damaged_records_are_refused(data: bytes) -> None:
 def test_a_damaged_state_is_refused(data: bytes) -> None:
     with pytest.raises(BadCopy, match="state"):
         copy_batch.end_of(data)
+
+
+@pytest.mark.parametrize(
+    ("time_ns", "steps"),
+    [
+        (99, bytes(15)),
+        (99, struct.pack("<qq", 100, 1)),
+        (99, struct.pack("<qq", 90, -1)),
+        (99, struct.pack("<qq", 90, 1) * 9),
+        (1 << 63, b""),
+    ],
+)
+def test_a_state_with_impossible_clock_steps_is_refused(time_ns: int, steps: bytes) -> None:
+    packed = replace(STATE, time_ns=time_ns, steps=steps).encode()
+    with pytest.raises(BadCopy, match="state"):
+        copy_batch.end_of(struct.pack("<I", len(packed)) + packed)
+
+
+def test_a_state_has_its_clock_steps() -> None:
+    packed = replace(STATE, steps=struct.pack("<qqqq", 90, 1, 99, 9)).encode()
+    assert copy_batch.end_of(struct.pack("<I", len(packed)) + packed)[0].steps == struct.pack(
+        "<qqqq", 90, 1, 99, 9
+    )

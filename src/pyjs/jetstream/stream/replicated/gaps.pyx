@@ -105,7 +105,7 @@ cdef class Gaps:
     cdef bint may_be_duplicate(self, PubHeaders* h, int64_t now_ns) noexcept nogil:
         """Return whether the message id, if unknown here, may be that of a lost message."""
         if h.msg_id.n == 0 or self.stream.dedupe.window_ns == 0 \
-                or now_ns - self.stream.dedupe.window_ns > self.ids_ns:
+                or self.stream.dedupe.horizon(now_ns) > self.ids_ns:
             return False
         return self.stream.dedupe.seq_of(h.msg_id.p, h.msg_id.n, self.stream.entry_ns) == 0
 

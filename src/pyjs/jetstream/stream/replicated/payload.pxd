@@ -26,6 +26,7 @@ cdef enum ItemKind:
     ITEM_MIRRORED = 15          # a message of a mirror's origin
     ITEM_SOURCED = 16           # a copy of a source, with the header that names its origin
     ITEM_POSITIONS = 17         # positions of sources
+    ITEM_CLOCK_STEP = 18        # a step of the leader's clock; alone in its payload
 
 cdef packed struct ItemHeader:
     uint32_t size               # bytes of the whole item
@@ -62,3 +63,7 @@ cdef class PayloadBuffer:
 # Read the item at `at`, and move `at` to the next one; False: no more items. The payload must have been checked.
 cdef bint next_item(const char* p, size_t n, size_t* at, Item* out) noexcept nogil
 cpdef str payload_fault(bytes payload)
+# The payload of the next three must have been checked.
+cdef bint is_operation(bytes payload) noexcept
+cdef int first_kind(bytes payload) noexcept
+cdef size_t payload_items(bytes payload) noexcept

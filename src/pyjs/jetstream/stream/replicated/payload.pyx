@@ -24,6 +24,7 @@
 | 15 mirrored | its subject | headers, payload, seq u64, time i64 |
 | 16 sourced | its subject | headers, payload |
 | 17 positions | | msgpack list: name of a source, sequence in its origin, identity of the origin; and so on |
+| 18 clock step | | ns i64, > 0: the part of the time since the entry before that did not elapse |
 
 `created` distinguishes a consumer from an earlier one of the same name. A payload is empty; or it has messages,
 batches, copies, positions, and changes and states of consumers; or it has one item of another kind. It has no reply
@@ -53,7 +54,7 @@ ITEM_NAMES = {
     ITEM_FIRE: "schedules", ITEM_CONSUMER_CREATE: "consumer created", ITEM_CONSUMER_CONFIG: "consumer configured",
     ITEM_CONSUMER_DELETE: "consumer deleted", ITEM_CONSUMER_CHANGES: "consumer changes",
     ITEM_CONSUMER_STATE: "consumer state", ITEM_MIRRORED: "mirrored", ITEM_SOURCED: "sourced",
-    ITEM_POSITIONS: "positions",
+    ITEM_POSITIONS: "positions", ITEM_CLOCK_STEP: "clock step",
 }
 KINDS = {name: kind for kind, name in ITEM_NAMES.items()}
 
@@ -224,6 +225,7 @@ cdef const char* operation_fault(Item* item) noexcept nogil:
     """Return the fault of an item that is not a message, or NULL."""
     cdef bint fits = False
     cdef uint64_t seq = 0
+    cdef int64_t ns = 0
     if item.kind == ITEM_PURGE:
         fits = item.size == 16
     elif item.kind == ITEM_DELETE:
@@ -249,6 +251,11 @@ cdef const char* operation_fault(Item* item) noexcept nogil:
         return message_fault(item)
     elif item.kind == ITEM_POSITIONS:
         fits = item.size > 0
+    elif item.kind == ITEM_CLOCK_STEP:
+        fits = item.size == 8
+        if fits:
+            memcpy(&ns, item.body, 8)
+            fits = ns > 0
     else:
         return b"an unknown kind"
     if not fits or item.header_len or (item.subject_len and item.kind != ITEM_PURGE):
@@ -283,6 +290,11 @@ cdef const char* consumer_fault(Item* item) noexcept nogil:
     return NULL
 
 
+cdef inline bint is_alone(int kind) noexcept nogil:
+    """Return whether an item of this kind, neither a message nor a batch, is the only one of its payload."""
+    return kind < ITEM_CONSUMER_CHANGES or kind == ITEM_CLOCK_STEP
+
+
 cdef const char* items_fault(const char* p, size_t n, size_t begin, size_t end, bint in_batch, uint32_t* items,
                              size_t* at) noexcept nogil:
     """Return the first fault of the items from offset `begin` to `end`, or NULL.
@@ -315,7 +327,7 @@ cdef const char* items_fault(const char* p, size_t n, size_t begin, size_t end, 
                 fault = b"an empty batch"
         else:
             fault = operation_fault(&item)
-            if fault == NULL and (in_batch or (item.kind < ITEM_CONSUMER_CHANGES and (items[0] > 1 or behind < end))):
+            if fault == NULL and (in_batch or (is_alone(item.kind) and (items[0] > 1 or behind < end))):
                 fault = b"an operation that is not alone"
         if fault != NULL:
             return fault
@@ -340,6 +352,25 @@ cpdef str payload_fault(bytes payload):
     if fault != NULL:
         return f"byte {at} of its payload: {fault.decode()}"
     return None if items == told else f"its payload has {items} items instead of {told}"
+
+
+cdef bint is_operation(bytes payload) noexcept:
+    """Return whether a checked payload is one operation."""
+    return ITEM_BATCH < first_kind(payload) < ITEM_CONSUMER_CHANGES
+
+
+cdef int first_kind(bytes payload) noexcept:
+    """Return the kind of the first item of a checked payload, or 0 if there is none."""
+    cdef const char* p = payload
+    return p[PAYLOAD_HEADER_SIZE + 4] if len(payload) > PAYLOAD_HEADER_SIZE else 0
+
+
+cdef size_t payload_items(bytes payload) noexcept:
+    """Return the number of items of a checked payload."""
+    cdef uint32_t n = 0
+    if len(payload) >= PAYLOAD_HEADER_SIZE:
+        memcpy(&n, <const char*> payload + 4, 4)
+    return n
 
 
 def items_of(bytes payload) -> list:

@@ -1,5 +1,5 @@
 """The data that the leader keeps for each proposed payload."""
-from libc.stdint cimport uint64_t
+from libc.stdint cimport int64_t, uint64_t
 
 from pyjs.wire.ops cimport Msg
 
@@ -13,6 +13,7 @@ cdef class Proposal:
     cdef list subjects          # subjects of these messages, if a limit applies to them
     cdef bint operates          # the payload is an operation whose application has not begun
     cdef bint copies            # the payload has copies of mirrors and sources
+    cdef int64_t step_ns        # the payload reports a step of the clock, which is in flight; 0: none
     cdef readonly set changed   # names of the consumers whose changes are in the payload
 
     cdef int add_reply(self, Msg* m) noexcept nogil         # -1: out of memory

@@ -5,6 +5,7 @@ from pyjs.core.sink cimport Sink
 from pyjs.jetstream.stream.features.batches cimport AtomicBatch
 from pyjs.jetstream.stream.limits cimport Usage
 from pyjs.jetstream.stream.replicated.gaps cimport Gaps
+from pyjs.jetstream.stream.replicated.leader_clock cimport LeaderClock
 from pyjs.jetstream.stream.replicated.payload cimport Item, PayloadBuffer
 from pyjs.jetstream.stream.replicated.proposal cimport Proposal
 from pyjs.jetstream.stream.replicated.room cimport InFlight
@@ -33,6 +34,8 @@ cdef class Replica(Sink):
     cdef object running         # Outcome of the running operation, if a chore of the leader waits for it; else None
     cdef list removals          # sequences of acknowledged messages to remove
     cdef InFlight taken         # messages that are collected or proposed
+    cdef LeaderClock clock
+    cdef int64_t previous_ns    # time of the entry before the last applied one
     cdef readonly Gaps gaps     # None: no message is lost, or an operator has accepted the loss
 
     cdef bint refused(self, Msg* m) noexcept nogil
@@ -48,6 +51,7 @@ cdef class Replica(Sink):
     cdef void add_batch(self, Msg* m, AtomicBatch batch) except *
     cdef int fill_batch(self, Msg* m, AtomicBatch batch) noexcept nogil
     cdef bint is_full(self, uint64_t size) noexcept nogil
+    cdef bint report_step(self) except -1
     cdef bint is_batched(self, Msg* m) noexcept nogil
     cdef void apply_items(self, bytes payload, Proposal proposal) except *
     cdef int apply_messages(self, const char* p, size_t n, Proposal proposal) except -1 nogil

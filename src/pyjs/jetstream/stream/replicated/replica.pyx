@@ -19,7 +19,8 @@ Evictions happen at the end of each entry, not of each turn, since turns differ 
 The time of an entry is that of its leader's clock, but never earlier than the time of the entry before it. If the
 clock of a leader was ahead, the time of entries stays constant until the clock of the next leader has reached it.
 Until then, messages expire late and ids count longer. In nats-server, each message has its leader's time, so the time
-can go backwards.
+can go backwards. If the clock of a leader is ahead of the time that has elapsed since the entry before, it first
+proposes the difference as a clock step (leader_clock.pyx), so that no id is forgotten early.
 
 If an entry cannot be applied, or the store fails, this replica stops: it is then behind the others, but never
 different. Compiled because it handles every message of a replicated stream (benchmarks/replica.py). Long because
@@ -34,9 +35,11 @@ from pyjs.jetstream.stream.copies cimport keep_copy
 from pyjs.jetstream.stream.limits cimport AWAITS_REPLICA, SCHEDULES, SEALED
 from pyjs.jetstream.stream.pub_headers cimport PubHeaders, scan_pub_headers
 from pyjs.jetstream.stream.replicated.gaps cimport Gaps
+from pyjs.jetstream.stream.replicated.leader_clock cimport LeaderClock, note_step
 from pyjs.jetstream.stream.replicated.payload cimport (
-    COPY_TAIL_SIZE, ITEM_BATCH, ITEM_CONSUMER_CHANGES, ITEM_HEADER_SIZE, ITEM_MESSAGE, ITEM_MIRRORED, ITEM_SOURCED,
-    PAYLOAD_HEADER_SIZE, PAYLOAD_SIZE_MAX, next_item, payload_fault,
+    COPY_TAIL_SIZE, ITEM_BATCH, ITEM_CLOCK_STEP, ITEM_HEADER_SIZE, ITEM_MESSAGE, ITEM_MIRRORED,
+    ITEM_SOURCED, PAYLOAD_HEADER_SIZE, PAYLOAD_SIZE_MAX, first_kind, is_operation, next_item, payload_fault,
+    payload_items,
 )
 from pyjs.subjects.routes cimport Target
 from pyjs.wire.compose cimport compose
@@ -85,6 +88,9 @@ cdef class Replica(Sink):
         self.waiting, self.removals = deque(), []
         self.index, self.term = stream.store.applied_index, stream.store.applied_term
         stream.entry_ns = max(stream.store.applied_ns, 1)
+        self.clock, self.previous_ns = LeaderClock(), stream.entry_ns
+        if self.index:
+            self.clock.entry_came(stream.entry_ns, stream.turn.now)
         stream.sync_always = False  # acknowledged entries are durable in the log of the group, so no sync is needed
         self.consumers = ReplicatedConsumers(stream)
         stream.replica = self
@@ -204,8 +210,11 @@ cdef class Replica(Sink):
         return not self.gaps.decides(m, self.least_ns(), self.taken.messages, self.taken.operations or self.working)
 
     cdef int64_t least_ns(self) noexcept nogil:
-        """Return the earliest time that an entry proposed from now on can have."""
-        return max(self.stream.entry_ns, self.stream.turn.now + self.stream.turn.skew)
+        """Return a time up to which ids have expired for every entry that is proposed from now on."""
+        cdef int64_t skew = self.stream.turn.skew
+        if self.clock.in_flight or self.clock.step(skew):   # the entry comes after a step, so less time has elapsed
+            return self.stream.entry_ns
+        return max(self.stream.entry_ns, self.stream.turn.now + skew)
 
     cdef bint refuse_dependent(self, Msg* m) noexcept nogil:
         with gil:
@@ -296,11 +305,24 @@ cdef class Replica(Sink):
             self.taken.add_operation(proposal)
         if is_operation(payload) and payload_fault(payload):
             self.dropped(proposal, errcodes.INSUFFICIENT_RESOURCES.error())
-        elif self.leads and self.stopped is None and self.group.propose(payload, proposal):
+        elif self.leads and self.stopped is None and self.report_step() and self.group.propose(payload, proposal):
             return True
         else:
             self.dropped(proposal, LeaderChanged())
         return False
+
+    cdef bint report_step(self) except -1:
+        """Propose the step of this node's clock since the entry before, if there is one; return False if refused."""
+        cdef int64_t skew = self.stream.turn.skew, step = self.clock.step(skew)
+        cdef Proposal proposal
+        if step == 0 or self.stream.dedupe.window_ns == 0:
+            return True
+        payload, proposal = operation("clock step", step.to_bytes(8, "little")), Proposal()
+        if not self.group.propose(payload, proposal):
+            return False
+        proposal.step_ns = step
+        self.clock.proposed(skew)
+        return True
 
     def dropped(self, Proposal proposal not None, error=None) -> None:
         """Handle a proposal that was refused, or (without `error`) one that is lost.
@@ -310,6 +332,9 @@ cdef class Replica(Sink):
         self.in_flight -= min(proposal.size, self.in_flight)
         self.taken.remove(proposal)
         proposal.size = 0
+        if proposal.step_ns:
+            self.clock.ended(proposal.step_ns, self.leads)
+            proposal.step_ns = 0
         if self.leads:
             self.consumers.lost(proposal.changed)
             if proposal.copies and self.stream.inflow is not None:
@@ -412,6 +437,7 @@ cdef class Replica(Sink):
     def lead(self) -> None:
         """Accept messages and propose from now on; all entries committed before must have been applied."""
         self.leads, self.expiry_ns = True, 0
+        self.clock.lead(self.stream.turn.skew)
         if self.stream.limits.features & SCHEDULES:
             self.stream.special.scheduling.begin_learning()
             self.stream.turn.go_on(schedule_steps(self.stream))
@@ -462,11 +488,14 @@ cdef class Replica(Sink):
         """Return whether a committed entry has the same outcome without the lost messages, or is applied already."""
         cdef const char* p = payload
         cdef size_t n = len(payload), at = PAYLOAD_HEADER_SIZE
+        cdef int64_t now_ns = self.stream.entry_ns
         if self.gaps is None or index <= self.index or payload_fault(payload) is not None:
             return True
         if is_operation(payload):
             return self.gaps.decides_operation(p[PAYLOAD_HEADER_SIZE + 4], p, n)
-        return self.decides_items(p, n, &at, max(time_ns, self.stream.entry_ns))
+        if not self.waiting:            # one of these may be a step of the clock: then less time has elapsed
+            now_ns = max(time_ns, now_ns)
+        return self.decides_items(p, n, &at, now_ns)
 
     cdef bint decides_items(self, const char* p, size_t n, size_t* at, int64_t now_ns) noexcept nogil:
         cdef uint64_t more = 0
@@ -506,7 +535,7 @@ cdef class Replica(Sink):
         if self.stream.store.commit() != 0:
             self.stop(self.stream.store.error)
             return
-        self.begin_entry(0, 0, time_ns)
+        self.begin_entry(0, 0, self.stream.entry_ns)    # no step of the clock precedes it, so no time has elapsed
         self.index, self.term = index, term
         self.end_entry(time_ns)
         self.stream.note_change()
@@ -539,6 +568,9 @@ cdef class Replica(Sink):
             self.in_flight -= min(proposal.size, self.in_flight)
             self.taken.remove(proposal)
             proposal.size = 0
+            if proposal.step_ns:
+                self.clock.ended(proposal.step_ns, False)
+                proposal.step_ns = 0
         self.proposed = proposal is not None
         self.consumers.begin(index)
         self.stream.note_change()
@@ -547,6 +579,8 @@ cdef class Replica(Sink):
             self.running = None if proposal is None else proposal.outcome
             self.begin_operation(time_ns, payload)
             return
+        if first_kind(payload) == ITEM_CLOCK_STEP:
+            self.stream.store.expect_step()
         self.begin_entry(len(payload), payload_items(payload), time_ns)
         try:
             self.apply_items(payload, proposal)
@@ -567,7 +601,10 @@ cdef class Replica(Sink):
             proposal.outcome.settle(None)
 
     cdef void begin_entry(self, size_t size, size_t items, int64_t time_ns) except *:
-        self.stream.entry_ns = max(time_ns, self.stream.entry_ns)
+        self.previous_ns = self.stream.entry_ns
+        self.stream.entry_ns = max(time_ns, self.previous_ns)
+        if not self.leads:
+            self.clock.entry_came(self.stream.entry_ns, self.stream.turn.now)
         self.stream.store.begin_entry(size + items * RECORD_OVERHEAD)
 
     cdef void end_entry(self, int64_t time_ns) except *:
@@ -629,7 +666,10 @@ cdef class Replica(Sink):
         self.stream.stamp = 0
 
     cdef int apply_change(self, Item* item) except -1:
-        """Apply changes of a consumer, or positions of sources."""
+        """Apply changes of a consumer, positions of sources, or a step of the clock."""
+        if item.kind == ITEM_CLOCK_STEP:
+            note_step(self.stream, self.previous_ns, item)
+            return 0
         self.consumers.apply(ITEM_NAMES[item.kind], item.subject[:item.subject_len], item.body[:item.size])
         return 0
 
@@ -653,7 +693,8 @@ cdef class Replica(Sink):
     def mark_applied(self) -> None:
         """Record entry `index` as applied, with the next write."""
         cdef Stream stream = self.stream
-        stream.store.ids_from = max(stream.store.ids_from, stream.entry_ns - stream.dedupe.window_ns)
+        stream.store.ids_from = max(stream.store.ids_from, stream.dedupe.horizon(stream.entry_ns))
+        stream.store.steps.drop_until(stream.store.ids_from)
         stream.store.has_ids = stream.dedupe.newest != stream.dedupe.oldest
         stream.store.end_entry(self.index, self.term, stream.entry_ns, stream.dedupe.last_msg_id)
 
@@ -749,18 +790,3 @@ cdef class Replica(Sink):
                 if proposal is not None:
                     self.dropped(proposal)
                 raise
-
-
-cdef bint is_operation(bytes payload) noexcept:
-    """Return whether a checked payload is one operation."""
-    cdef const char* p = payload
-    return (len(payload) > PAYLOAD_HEADER_SIZE
-            and ITEM_BATCH < p[PAYLOAD_HEADER_SIZE + 4] < ITEM_CONSUMER_CHANGES)
-
-
-cdef size_t payload_items(bytes payload) noexcept:
-    """Return the number of items of a checked payload."""
-    cdef uint32_t n = 0
-    if len(payload) >= PAYLOAD_HEADER_SIZE:
-        memcpy(&n, <const char*> payload + 4, 4)
-    return n

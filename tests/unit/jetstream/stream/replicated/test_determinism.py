@@ -27,7 +27,7 @@ class Teller:
     """Plays a history at the leader of a group; members apply entries and run turns at random."""
 
     def __init__(self, group: Loopback, seed: int) -> None:
-        self.group, self.rng = group, random.Random(seed)
+        self.group, self.rng, self.clocks = group, random.Random(seed), random.Random(seed)
         self.last, self.of = 0, dict[str, int]()
 
     def play(self, history: History) -> None:
@@ -77,6 +77,8 @@ class Teller:
                 member.turn()
             if rng.random() < 0.1:
                 member.js.advance(milliseconds=rng.randrange(1, 5_000))
+            if self.clocks.random() < 0.01:
+                member.js.clock.step_wall(self.clocks.randrange(-3600 * S, 3600 * S))
         if rng.random() < 0.03:
             group.lead(rng.choice(group.members))
 
