@@ -92,8 +92,12 @@ class Link(asyncio.Protocol):
         headers: bytes = b"",
         wait_s: float = 2.0,
         expected: int = 1,
+        are_deliveries: bool = False,
     ) -> list[Message]:
-        """Return up to `expected` answers: fewer after a status, a lost connection, or the end of the wait."""
+        """Return up to `expected` answers: fewer after a status, a lost connection, or the end of the wait.
+
+        A consumer's deliveries have the subjects of the stream, so they need a subscription of their own.
+        """
         if not self.is_up or self._transport is None:
             return []
         loop = asyncio.get_running_loop()
@@ -101,7 +105,7 @@ class Link(asyncio.Protocol):
         inbox = b"%b%d" % (self._inbox, number)
         gathering = Gathering(loop.create_future(), expected)
         request = framed(subject, inbox, payload, headers)
-        if expected > 1:
+        if expected > 1 or are_deliveries:
             gathering.sid = b"%d" % number
             inbox = b"_INBOX.own%b%d" % (self._inbox[7:], number)
             request = b"SUB %b %b\r\n%b" % (inbox, gathering.sid, framed(subject, inbox, payload, headers))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from typing import Any
 
 from tests.crash.servers import stream_seq_of
@@ -40,9 +41,12 @@ async def _direct(link: Link, stream: str) -> Stored:
             return found
 
 
-async def _consumer(link: Link, stream: str) -> dict[str, Any]:
-    """Create a consumer; repeat the request while there is no leader."""
-    config = {"ack_policy": "none", "deliver_policy": "all", "inactive_threshold": 60_000_000_000}
+async def _consumer(link: Link, stream: str, first_seq: int) -> dict[str, Any]:
+    """Create a consumer that begins at `first_seq`; repeat the request while there is no leader."""
+    config = {
+        "ack_policy": "none", "deliver_policy": "by_start_sequence", "opt_start_seq": first_seq,
+        "inactive_threshold": 60_000_000_000,
+    }  # fmt: skip
     made: dict[str, Any] = {}
     for _ in range(TRIES):
         made = await link.api(f"CONSUMER.CREATE.{stream}", {"stream_name": stream, "config": config}, WAIT_S)
@@ -53,20 +57,32 @@ async def _consumer(link: Link, stream: str) -> dict[str, Any]:
 
 
 async def _consumed(link: Link, stream: str) -> Stored:
-    made = await _consumer(link, stream)
+    """Return all messages that consumers deliver: a leader change may end a pull, then the next one continues."""
     found: Stored = []
+    for _ in range(TRIES):
+        if await _consume_rest(link, stream, found):
+            break
+    return found  # if messages are still missing, the caller detects the gap
+
+
+async def _consume_rest(link: Link, stream: str, found: Stored) -> bool:
+    """Add the messages after those in `found`; return whether these are all that the new consumer announced."""
+    made = await _consumer(link, stream, found[-1][0] + 1 if found else 1)
     pending = made["num_pending"]
-    while len(found) < pending:
-        batch = min(BATCH, pending - len(found))
+    while pending > 0:
+        batch = min(BATCH, pending)
         body = json.dumps({"batch": batch, "no_wait": True}).encode()
         subject = f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{made['name']}".encode()
-        answers = await link.gather(subject, body, wait_s=WAIT_S, expected=batch)
+        answers = await link.gather(subject, body, wait_s=WAIT_S, expected=batch, are_deliveries=True)
         some = [each for each in answers if each.reply.startswith(b"$JS.ACK.")]
         if not some:
-            break  # fewer messages than num_pending: the caller detects the gap
+            told = [each.headers for each in answers]
+            print(f"{stream}: a pull with {pending} messages pending got {told}", file=sys.stderr)
+            return False
         found += ((stream_seq_of(each.reply), each.subject.decode(), each.payload) for each in some)
+        pending -= len(some)
     await link.api(f"CONSUMER.DELETE.{stream}.{made['name']}")
-    return found
+    return True
 
 
 def values_by_register(stored: Stored, register: str = "") -> dict[str, dict[str, int]]:
