@@ -270,6 +270,8 @@ class Driver:
             self.flushed = self.durable
         else:
             self.disk.end_process()
+            if self.disk.evicted:  # a failed sync had lost records, as a power cut does
+                self.flushed = self.durable
 
     def _reopen(self) -> None:
         """Open the log again; in some cases that start fails too."""
