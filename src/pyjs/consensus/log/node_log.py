@@ -54,7 +54,6 @@ from pyjs.consensus.log.replay import Replay
 from pyjs.consensus.log.shelf import Shelf
 from pyjs.consensus.log.staging import Staging
 from pyjs.store.format.layout import make_directory, set_aside
-from pyjs.store.format.lost_sync import forget_lost_sync, has_lost_sync, note_lost_sync
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -186,8 +185,6 @@ class NodeLog:
             end.at = file.written
         self.is_doubtful = replay.machine != 0 and replay.machine != self._machine
         self.is_doubtful |= replay.machine == UNKNOWN_MACHINE
-        # After a failed sync, the page cache may have lost records without a start of the machine.
-        self.is_doubtful |= self._machine != 0 and has_lost_sync(self._disk, self._directory)
         end.machine = UNKNOWN_MACHINE if self.is_doubtful else self._machine
         end.number, end.before = replay.next_number, replay.last_group
         self._written = end.number - 1
@@ -227,9 +224,6 @@ class NodeLog:
         self.finish_sync(job, job())
         if self.error is not None:
             raise self.error
-        forget_lost_sync(
-            self._disk, self._directory
-        )  # what is left is durable, and the new file has the doubt
         for path in replay.broken:  # not earlier: until this boot has a file, only these files show the loss
             self._log.error(f"  {path} is set aside as {set_aside(self._disk, path)}")
         for path, size in replay.stale:
@@ -238,7 +232,6 @@ class NodeLog:
     def _sync_now(self, job: SyncJob | None) -> None:
         error = job() if job is not None else None
         if error is not None:
-            note_lost_sync(self._disk, self._directory, self._log)
             raise error
 
     # -- staging -------------------------------------------------------------------------------------------
@@ -416,7 +409,7 @@ class NodeLog:
         assert job is self._job
         self._job = None
         if error is not None:
-            self._sync_failed(error)
+            self._fail(error)
             return
         assert self._end.synced <= job.mark
         self._end.synced = job.mark
@@ -504,7 +497,7 @@ class NodeLog:
         if error is None or self.error is not None:
             return
         if job.has_failed_sync:
-            self._sync_failed(error)
+            self._fail(error)
         else:
             self._log.warn(f"  {self._directory}: no file could be made in advance: {error}")
 
@@ -528,10 +521,6 @@ class NodeLog:
         if job is not None:
             self.finish_sync(job, job())
         self._check_working()
-
-    def _sync_failed(self, error: Exception) -> None:
-        note_lost_sync(self._disk, self._directory, self._log)
-        self._fail(error)
 
     def _fail(self, error: Exception) -> StoreFailed:
         if isinstance(error, StoreFailed):

@@ -1,11 +1,8 @@
-"""The mark of a stream or a node log whose sync failed, and the second write of segments by the next start.
+"""The mark of a store whose sync failed, and the second write of its segments by the next start.
 
 After a failed sync, the page cache still has bytes that the disk may never get, and the next sync succeeds without
 writing them. A start that reads these bytes must therefore write them again before it relies on a sync: otherwise a
 repeated publish could be acknowledged as the duplicate of a message that a power failure then removes.
-
-A node log writes its last records again at each start. After a failed sync its end may also be missing, so the mark
-makes it doubtful.
 
 The mark is an empty file. It is not synced: a power failure that removes it also ends the page cache.
 """
@@ -25,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def note_lost_sync(disk: Disk, directory: str, log: Log) -> None:
-    """Mark the files in `directory`: a sync of them has failed. An error is only logged."""
+    """Mark the store in `directory`: a sync of its segments has failed. An error is only logged."""
     try:
         write_file(disk, f"{directory}/{UNSYNCED}", [b""], sync=False)
     except OSError as error:
@@ -33,7 +30,7 @@ def note_lost_sync(disk: Disk, directory: str, log: Log) -> None:
 
 
 def has_lost_sync(disk: Disk, directory: str) -> bool:
-    """Return whether a sync failed in an earlier process, and no later start has handled that."""
+    """Return whether a sync failed in an earlier process, and no later one has written the segments again."""
     return disk.exists(f"{directory}/{UNSYNCED}")
 
 
@@ -55,9 +52,9 @@ def write_again(disk: Disk, path: str) -> None:
 
 
 def forget_lost_sync(disk: Disk, directory: str) -> None:
-    """Remove the mark, when all files are synced again.
+    """Remove the mark, when the segments are written and synced again.
 
-    After an error, the next start handles the mark once more.
+    After an error, the next start only writes them once more.
     """
     with suppress(OSError):
         disk.unlink(f"{directory}/{UNSYNCED}")

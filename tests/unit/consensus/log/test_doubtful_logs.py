@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import errno
-
 import pytest
 from tests.support.node_logs import Write, synced
 from tests.unit.consensus.log.test_node_log import Node
 
-from pyjs.base.errors import StoreFailed
 from pyjs.consensus.log.files import BOOT_ID, UNKNOWN_MACHINE
 from pyjs.consensus.log.node_log import NodeLog
 
@@ -42,33 +39,6 @@ def test_a_log_that_was_closed_or_tells_of_durable_records_alone_is_not_doubtful
     assert not restarted(early, 10).is_doubtful
     early.log.close()
     assert not restarted(early, 14).is_doubtful
-
-
-def test_a_log_whose_sync_has_failed_is_doubtful_until_it_is_trusted(early: Node) -> None:
-    # given
-    early.create(7)
-    early.disk.failing, early.disk.failure, early.disk.fail_in = "sync", errno.EIO, 0
-    with pytest.raises(StoreFailed):
-        synced(early.log)
-    early.disk.fail_in = None
-    # then
-    log = restarted(early, 6)
-    assert log.is_doubtful
-    log = restarted(early, 6)  # the log stays doubtful after a kill
-    assert log.is_doubtful
-    log.trust()
-    synced(log)
-    assert not restarted(early, 6).is_doubtful
-
-
-def test_a_failed_sync_makes_no_log_doubtful_whose_node_tells_of_durable_records_alone() -> None:
-    node = Node()
-    node.create(7)
-    node.disk.failing, node.disk.failure, node.disk.fail_in = "sync", errno.EIO, 0
-    with pytest.raises(StoreFailed):
-        synced(node.log)
-    node.disk.fail_in = None
-    assert not restarted(node, 0).is_doubtful
 
 
 def test_a_log_that_is_trusted_says_so_in_its_next_file(early: Node) -> None:
