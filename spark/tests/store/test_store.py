@@ -617,7 +617,7 @@ def test_what_a_newer_server_wrote_is_refused(store: Store) -> None:
 @pytest.mark.parametrize(
     ("version", "what"),
     [
-        (4, "newer server: it needs version 0.1 to read"),
+        (5, "newer server: it needs version 0.1 to read"),
         (2, "older server: it has format 2, and only 3 is read; start the server that wrote it"),
         (1, "older server: it has format 1, and only 3 is read; start the server that wrote it"),
     ],
