@@ -50,24 +50,13 @@ class Chore:
 class _Gate:
     """The chores inside one gate, and the chores that wait to enter it."""
 
-    __slots__ = ("alone", "inside", "let_in", "next", "waiting")
+    __slots__ = ("alone", "inside", "let_in", "waiting")
 
     def __init__(self) -> None:
         self.inside = 0
         self.let_in = 0  # number of chores admitted after waiting that have not continued yet
         self.alone = False  # the chore that is inside has exclusive access
-        # Each chore with whether it needs exclusive access. `next` was taken from `waiting`, and is admitted first.
-        self.next: tuple[Chore, bool] | None = None
-        self.waiting: FairQueue[tuple[Chore, bool]] = FairQueue()
-
-    def wait(self, chore: Chore, alone: bool) -> None:
-        self.waiting.add(chore.owner, (chore, alone))
-
-    def first(self) -> tuple[Chore, bool] | None:
-        """Return the waiting chore that is admitted first, which `next` then has."""
-        if self.next is None and self.waiting.count:
-            self.next = self.waiting.take()[1]
-        return self.next
+        self.waiting: FairQueue[tuple[Chore, bool]] = FairQueue()  # with whether it needs exclusive access
 
     def admits(self, alone: bool) -> bool:
         return self.inside == 0 or not (alone or self.alone)
@@ -94,10 +83,11 @@ class Gates:
         The caller must call `leave` afterwards.
         """
         gate = self._gates.setdefault(name, _Gate())
-        if gate.admits(alone) and not (gate.first() or gate.let_in):
+        if gate.admits(alone) and not (gate.waiting.count or gate.let_in):
             gate.admit(alone)
             return
-        yield lambda chore: gate.wait(chore, alone)  # the chore is parked; _let_in admits it
+        # The chore is parked; _let_in admits it.
+        yield lambda chore: gate.waiting.add(chore.owner, (chore, alone))
         gate.let_in -= 1
         self._let_in(gate)
 
@@ -121,9 +111,8 @@ class Gates:
 
     def _let_in(self, gate: _Gate) -> None:
         """Admit waiting chores in order, up to the first that must still wait; each continues in a later turn."""
-        while (first := gate.first()) is not None and gate.admits(first[1]):
-            chore, alone = first
-            gate.next = None
+        while (first := gate.waiting.first()) is not None and gate.admits(first[1]):
+            _, (chore, alone) = gate.waiting.take()
             gate.admit(alone)
             gate.let_in += 1
             self._turn.chores.append(chore)

@@ -39,6 +39,12 @@ class FairQueue(Generic[T]):
         self._queue_of(owner).appendleft(item)
         self.count += 1
 
+    def first(self) -> T | None:
+        """Return the item that `take` returns next, or None if the queue is empty; added items do not change it."""
+        for connections in self._accounts.values():
+            return next(iter(connections.values()))[0]
+        return None
+
     def take(self) -> tuple[Owner, T]:
         """Remove and return the next item, with its owner; the queue must not be empty."""
         account = next(iter(self._accounts))

@@ -2,7 +2,14 @@ from pyjs.core.fair_queue import FairQueue
 
 
 def taken(queue: FairQueue[str]) -> list[str]:
-    return [queue.take()[1] for _ in range(queue.count)]
+    """Take all items, each after a look at it."""
+    firsts, items = [], []
+    while queue.count:
+        firsts.append(queue.first())
+        items.append(queue.take()[1])
+    assert firsts == items
+    assert queue.first() is None
+    return items
 
 
 def test_accounts_take_turns_and_connections_within_them() -> None:

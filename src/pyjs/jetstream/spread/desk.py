@@ -11,8 +11,8 @@ of another worker subscribes to the subject of a request, its worker gets a copy
 - The worker of the client may not know yet that a stream has come or gone. If a worker gets a request about a stream
   that it does not have, it passes the request on to the first worker. The first worker knows where the stream is once
   all changes of the stream are complete, so it waits for them, and for a worker that is adding a restored stream to
-  the account. Its choice is final: if it passes on a request about a
-  stream that is deleted meanwhile, the answer is that there is no such stream.
+  the account. Its choice is final: if it passes on a request about a stream that is deleted meanwhile, the answer is
+  that there is no such stream.
 - A request that creates, changes or deletes a stream waits until the previous one of its account is done. Then the
   first worker answers it, or passes it on to the worker that has the stream or gets it.
 - A request whose worker is not running is refused with status 503, like a request to a server that is not running. A
@@ -66,9 +66,8 @@ class Desk:
         self._unknown: set[int] = set()  # of those, changes whose account the other worker does not know
         # worker and number of turns that other workers want or have
         self._turns: set[tuple[int, int]] = set()
-        self._given: dict[
-            str, tuple[int, int]
-        ] = {}  # by account: the turn that has been granted and is not over
+        # by account: the turn that has been granted and is not over
+        self._given: dict[str, tuple[int, int]] = {}
         # by account and stream: the worker of its last restore, until a change finds the stream there
         self._restores: dict[tuple[str, str], int] = {}
 
@@ -196,9 +195,8 @@ class Desk:
     ) -> Generator[Step, None, None]:
         """Handle a request after all changes of its stream: answer it, pass it on, or refuse it with status 503."""
         account = js.account.name
-        turn = self._given.get(
-            account
-        )  # it may have added the stream; the report arrives before the end of the turn
+        # This turn may have added the stream. The report arrives before the turn ends.
+        turn = self._given.get(account)
         yield from self._waiters.until(
             lambda: (
                 (account, args[0]) not in self._under_way

@@ -23,7 +23,7 @@ from pyjs.store.store cimport StreamStore
 from pyjs.base.disk import closing
 from pyjs.store.format.image import MARK
 from pyjs.store.segment.index_file import remove_file
-from pyjs.store.format.lost_sync import has_lost_sync, write_again
+from pyjs.store.format.lost_sync import write_again
 from pyjs.store.segment.recorded_ids import kept_path
 
 cdef enum:
@@ -67,7 +67,7 @@ cdef class StoreStart:
                 self.erased += adopt_segment(self.catalogue, self.writer.maps, found)
             yield
         self._settle()
-        if has_lost_sync(self.files.disk, self.files.directory):
+        if self.recovery.has_lost_sync:
             yield from self._write_again()
         return self.recovery.damaged_paths
 

@@ -4,7 +4,8 @@ After a failed sync, the page cache still has bytes that the disk may never get,
 writing them. A start that reads these bytes must therefore write them again before it relies on a sync: otherwise a
 repeated publish could be acknowledged as the duplicate of a message that a power failure then removes.
 
-The mark is an empty file. It is not synced: a power failure that removes it also ends the page cache.
+The mark is an empty file, which segment/recovery finds among the segments. It is not synced: a power failure that
+removes it also ends the page cache.
 """
 
 from __future__ import annotations
@@ -27,11 +28,6 @@ def note_lost_sync(disk: Disk, directory: str, log: Log) -> None:
         write_file(disk, f"{directory}/{UNSYNCED}", [b""], sync=False)
     except OSError as error:
         log.warn(f"{directory}: the next start will not know that a sync failed: {error}")
-
-
-def has_lost_sync(disk: Disk, directory: str) -> bool:
-    """Return whether a sync failed in an earlier process, and no later one has written the segments again."""
-    return disk.exists(f"{directory}/{UNSYNCED}")
 
 
 def write_again(disk: Disk, path: str) -> None:

@@ -2,10 +2,9 @@
 
 A mark follows first_seq and last_ts in a STATE record: term, index and time of the entry, the identity of the group
 that has the log, the time from which message ids count, the last message id, and steps of the clock that matter for
-the ids (clock_steps.pyx). The records before the mark have the
-effects of every entry up to this one. After a crash, later entries are applied again, so no part of one may be left:
-`cut_steps` removes everything after the last mark. A mark of another group is ignored: the stream was replicated
-before, and messages stored since then are kept.
+the ids (clock_steps.pyx). The records before the mark have the effects of every entry up to this one. After a crash,
+later entries are applied again, so no part of one may be left: `cut_steps` removes everything after the last mark. A
+mark of another group is ignored: the stream was replicated before, and messages stored since then are kept.
 
 Invariant of a replicated stream: in each segment a mark precedes the first message, and a segment is sealed only
 after a mark that covers all of its records.

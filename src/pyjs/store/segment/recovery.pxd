@@ -32,6 +32,7 @@ cdef class Recovery:
     cdef object distrusted  # the IndexUnusable error of a bad index file of the segment being read, or None
     cdef bint state_due  # no file records the last used sequence: the next commit must write a STATE record
     cdef bint end_damaged               # the last record of the last segment is damaged
+    cdef bint has_lost_sync             # an earlier process could not sync its segments
     cdef bint marked                    # the last file read is known to be complete
     cdef uint64_t cut                   # number of messages that may be missing at the end of the last file read
     cdef uint64_t shift                 # offset of the image in the last file read, unless it is compressed

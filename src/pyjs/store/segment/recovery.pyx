@@ -28,7 +28,7 @@ from pyjs.store.segment.index_file import (
     IndexUnusable, decode_index, decrypted, encode_index, encrypted, index_path, load_index, map_whole, remove_file,
     store_index,
 )
-from pyjs.store.format.layout import DAMAGED
+from pyjs.store.format.layout import DAMAGED, UNSYNCED
 from pyjs.store.format.recast import NEW
 from pyjs.store.store import sync_path
 
@@ -105,6 +105,7 @@ cdef class Recovery:
         """
         directory = self.files.directory
         names = self.files.disk.list_dir(directory)
+        self.has_lost_sync = UNSYNCED in names
         self._expect_tail(names)
         names.sort(key=len)                 # sorted by name before; a longer number is higher
         self.damaged_paths += [f"{directory}/{name}" for name in names if name.startswith(DAMAGED)]

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from pyjs.base.disk import PAGE_SIZE, OsDisk
 from pyjs.base.log import ListLog
-from pyjs.store.format.lost_sync import forget_lost_sync, has_lost_sync, note_lost_sync, write_again
+from pyjs.store.format.layout import UNSYNCED
+from pyjs.store.format.lost_sync import forget_lost_sync, note_lost_sync, write_again
 
 
 class BadDisk(OsDisk):
@@ -44,15 +45,15 @@ def test_all_pages_that_can_be_read_are_written_again(tmp_path: Path) -> None:
 
 def test_the_mark_stays_until_it_is_removed(tmp_path: Path) -> None:
     disk, log, directory = OsDisk(), ListLog(), str(tmp_path)
-    assert not has_lost_sync(disk, directory)
+    assert not (tmp_path / UNSYNCED).exists()
 
     note_lost_sync(disk, directory, log)
     note_lost_sync(disk, directory, log)
-    assert has_lost_sync(disk, directory)
+    assert (tmp_path / UNSYNCED).exists()
     forget_lost_sync(disk, directory)
     forget_lost_sync(disk, directory)
 
-    assert not has_lost_sync(disk, directory)
+    assert not (tmp_path / UNSYNCED).exists()
     assert log.lines == []
 
 
