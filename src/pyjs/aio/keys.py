@@ -419,9 +419,9 @@ class JetStreamBatchKeys(TypedDict, total=False):
     """The block `batch`."""
 
     max_inflight_per_stream: int
-    """Maximum number of open atomic batches of a stream; also of fast batches (default: 1000)."""
+    """Maximum number of open atomic batches of a stream, and also its maximum of fast batches (else 1000)."""
     max_inflight_total: int
-    """Maximum number of open atomic batches of the server; also of fast batches (default: 50000)."""
+    """Maximum number of open atomic batches of the server, and also its maximum of fast batches (else 50000)."""
     max_msgs: int
     """Maximum number of messages in an atomic batch."""
     timeout: Duration

@@ -139,14 +139,14 @@ JETSTREAM_BATCH = Table(
         Key(
             "max_inflight_per_stream",
             INT,
-            "Maximum number of open atomic batches of a stream; also of fast batches (default: 1000).",
+            "Maximum number of open atomic batches of a stream, and also its maximum of fast batches (else 1000).",
             check=_or_default,
             zero_is_default=True,
         ),
         Key(
             "max_inflight_total",
             INT,
-            "Maximum number of open atomic batches of the server; also of fast batches (default: 50000).",
+            "Maximum number of open atomic batches of the server, and also its maximum of fast batches (else 50000).",
             check=_or_default,
             zero_is_default=True,
         ),

@@ -81,7 +81,7 @@ class ConsumerLimits(Options):
 
 
 class StreamConfig(Options):
-    """The configuration of a stream; -1 means no limit in every limit."""
+    """The configuration of a stream; in all its limits, -1 means no limit."""
 
     name: str = Field(default="", description="The name of the stream.")
     description: str = Field(default="", description="A description for users.")

@@ -521,11 +521,11 @@ class JetStreamBatchOptions(Options):
 
     max_inflight_per_stream: int | None = Field(
         default=None,
-        description="Maximum number of open atomic batches of a stream; also of fast batches (default: 1000).",
+        description="Maximum number of open atomic batches of a stream, and also its maximum of fast batches (else 1000).",
     )
     max_inflight_total: int | None = Field(
         default=None,
-        description="Maximum number of open atomic batches of the server; also of fast batches (default: 50000).",
+        description="Maximum number of open atomic batches of the server, and also its maximum of fast batches (else 50000).",
     )
     max_msgs: int | None = Field(default=None, description="Maximum number of messages in an atomic batch.")
     timeout: Duration | None = Field(

@@ -126,7 +126,7 @@ class StreamSource:
 
 @dataclass(repr=False, slots=True)
 class StreamConfig:
-    """The configuration of a stream; -1 means no limit in every limit."""
+    """The configuration of a stream; in all its limits, -1 means no limit."""
 
     name: str = option(STRING, "The name of the stream.", always=True, updatable=False)
     description: str = option(STRING, "A description for users.")
