@@ -176,7 +176,7 @@ class JetStreamServer:
         self._load_timer = self._host.timers.at(self._host.clock.now_ns() + LOAD_AFTER_NS, self._load_apis)
 
     def _check_workers(self) -> None:
-        """With `spread_workers`, take over the streams of workers that are not started; otherwise refuse such streams.
+        """With `spread_workers`, take over the streams of workers that are not started; without it, refuse them.
 
         Raises:
             StoreLocked, StoreShared, OSError: a worker has streams that this start would not serve.

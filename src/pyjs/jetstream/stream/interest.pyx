@@ -123,7 +123,7 @@ cdef class Interest:
     cdef void wake(self, uint64_t last_seq) noexcept:
         """Wake the waiting consumers whose filters match a message stored since the last call.
 
-        If only FEW consumers or fewer wait, all of them are woken.
+        If at most FEW consumers wait, all of them are woken.
         """
         cdef uint64_t seq = self.woken_seq
         cdef uint32_t n = 0

@@ -1,7 +1,7 @@
 """A snapshot: an archive of one stream is sent in chunks, as fast as the client acknowledges them.
 
 The archive is created while it is sent: a step reads some messages, and no step runs while a whole window of chunks
-is unacknowledged. Messages published after the start are left out; messages removed after it may be missing.
+is unacknowledged. Messages published after the start are left out; messages removed after the start may be missing.
 
 Source: ADR-63, nats-server's source; tests/conformance/test_archives.py restores archives on both servers.
 """

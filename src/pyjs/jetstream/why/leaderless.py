@@ -1,4 +1,4 @@
-"""The reasons why a stream of a cluster has no leader: which servers are away, and which replicas wait for what.
+"""The reasons why a stream of a cluster has no leader: which servers are away, which replicas wait, the quorum.
 
 Every server knows which other servers answer. But only the server of a replica knows the last entry of the replica,
 and the reason why the replica is not current. Both are in that server's view of the stream (`view_of`). The server
