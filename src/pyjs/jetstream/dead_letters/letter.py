@@ -11,7 +11,7 @@ Grammar of the headers that are added:
     Nats-Msg-Id: dead-letter:<stream>:<created>:<consumer>:<created>:<sequence>:<time of the message>    (ns)
 
 The creation times in the id distinguish incarnations of the stream and of the consumer. The time of the message
-distinguishes it from an earlier message with the same sequence, which was lost.
+distinguishes it from an earlier message that had the same sequence and was lost.
 
 Source: docs/dead-letters.md.
 """

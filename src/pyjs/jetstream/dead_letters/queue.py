@@ -1,7 +1,7 @@
 """The waiting letters of one consumer, in the order in which they are sent.
 
 Letters that were never refused come first, in the order in which their messages were given up. Each attempt then
-sends every refused letter again, beginning with the letter that was not sent for the longest time. Each operation
+sends every refused letter again, beginning with the letter whose last sending is the longest ago. Each operation
 takes O(1) for each letter.
 
 While letters wait, messages are acknowledged and removed, and the queue is not informed. A sequence that is no longer

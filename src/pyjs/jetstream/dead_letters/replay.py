@@ -1,4 +1,4 @@
-"""The replay of dead letters: their messages are published to the subjects that they came from.
+"""The replay of dead letters: the messages in them are published again, to their original subjects.
 
 A letter is removed only after its message is stored again and, if the message's stream is on this server, synced. The
 message id of a replayed message identifies the letter. So if the replay is repeated within the duplicate window of

@@ -1,8 +1,8 @@
 """Copies messages of one stream into another, a bounded number in each turn.
 
 A mirror keeps sequence, time, subject and headers of the messages, and the gaps between sequences. A message of
-a source is stored like a publish, with a header that names its origin. In both cases, headers are dropped that were
-conditions of the publish to the origin. A message that the target refuses is tried again when the target changes.
+a source is stored like a publish, with a header that names its origin. Headers that were conditions of the publish to
+the origin are dropped in both cases. A message that the target refuses is tried again when the target changes.
 
 Only committed messages of the origin are copied. A copy is safe (`kept`) when the target has committed it and
 `sync_interval` is satisfied; only then may an interest or workqueue origin remove the message. All copiers of a turn
@@ -117,7 +117,7 @@ cdef class Copier(StreamConsumer):
         self.blocked = False
 
     cpdef bint needs(self, uint64_t seq) noexcept:
-        """Return whether a message of the origin that the filters match has no safe copy yet."""
+        """Return whether a message of the origin has no safe copy yet; the filters must match the message."""
         return seq > self.kept
 
     cpdef void wake(self, uint64_t seq) noexcept:

@@ -59,7 +59,7 @@ def earliest_ns(store: StreamStore, source: StreamSource, recreated: bool) -> in
 def mirror_place(store: StreamStore, mirror: StreamSource, queued_since_ns: int | None) -> Place:
     """Return the position at which a mirror continues.
 
-    `queued_since_ns` is the creation time of a workqueue origin, or None if the origin is none. A workqueue origin
+    `queued_since_ns` is the creation time of a workqueue origin, or None for any other origin. A workqueue origin
     delivers from its beginning, because it may have messages that were copied but not acknowledged.
     """
     if not store.msgs and not store.first_seq:

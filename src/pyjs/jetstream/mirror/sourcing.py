@@ -175,7 +175,7 @@ class Inflow:
 
     @property
     def sources(self) -> list[StreamSource]:
-        """A list of the mirror, or of all sources."""
+        """A list with the mirror, or with all sources."""
         return [copy.source for copy in self._copies.values()]
 
     def configure(self, config: StreamConfig) -> None:

@@ -58,7 +58,7 @@ class Directory:
         return self._streams.get(account, {})
 
     def counts(self) -> dict[int, int]:
-        """Return a map from the number of each other worker that has streams to the number of its streams."""
+        """Return how many streams each other worker has, by worker; workers without streams are left out."""
         counts: dict[int, int] = {}
         for streams in self._streams.values():
             for each in streams.values():

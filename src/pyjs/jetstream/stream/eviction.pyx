@@ -3,8 +3,8 @@
 An eviction is noted when the new message is accepted, and carried out after that message is written. So no
 acknowledged message is lost if the disk refuses the new one, and no file records the removal of a message without the
 message that replaces it. An eviction is noted as the sequence of the new message; if that message is removed
-meanwhile, nothing is evicted.
-The message of a roll-up may also be one that an interest stream does not store, because no consumer needs it.
+meanwhile, nothing is evicted. The message of a roll-up may also be one that an interest stream does not store,
+because no consumer needs it.
 
 This module knows nothing of files, answers and consumers. Compiled: runs for every message that replaces another
 (benchmarks/: JetStream async publish to a stream with max_msgs_per_subject).

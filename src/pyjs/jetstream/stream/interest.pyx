@@ -1,4 +1,4 @@
-"""The consumers of a stream by subject: wakes them, finds out whether they need a message, reports removals.
+"""The consumers of a stream by subject: which to wake, which need a message, and which to inform of a removal.
 
 Every consumer is subscribed to its filters in a list of subscriptions that the stream owns, so the work for a message
 depends only on the consumers with matching filters. This module knows nothing of the work of consumers and streams.

@@ -23,9 +23,9 @@ def parse_ttl_ns(text: bytes) -> int | None:
     """Return a Nats-TTL value as ns, rounded down to whole seconds, or None if it is invalid.
 
     A valid value is a duration of at least a second, a number of seconds, or `never`. The result is NEVER for
-    `never`, and 0 if the message has no TTL. As in nats-server, only the last 64 bits of a number count; if they are
-    those of a negative number, the value is invalid. A value that is too large for nanoseconds becomes the longest
-    possible time, while nats-server lets the message expire at once.
+    `never`, and 0 for zero seconds, which means no TTL. As in nats-server, only the last 64 bits of a number count;
+    if they are those of a negative number, the value is invalid. A value that is too large for nanoseconds becomes
+    the longest possible time, while nats-server lets the message expire at once.
     """
     if len(text) > DURATION_SIZE_MAX:
         return _seconds_ns(text)

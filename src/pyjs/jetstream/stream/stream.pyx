@@ -1,4 +1,4 @@
-"""A stream: accepts publishes, stores them, and answers with PubAcks after the commit.
+"""A stream, which accepts publishes, stores them, and answers with PubAcks after the commit.
 
 `deliver` is the ingest: it checks header conditions, duplicates, sizes and limits, then appends the message to the
 store's batch and queues an answer. `commit`, called in the turn, writes the batch; only then does it send answers
@@ -276,7 +276,7 @@ cdef class Stream(Sink):
         return False
 
     cdef uint64_t last_seq_for(self, Msg* m, PubHeaders* h) noexcept nogil:
-        """Return the last sequence of the subject for which the publisher expects one, or 0 if there is none."""
+        """Return the last sequence of the subject about which the message has a condition, or 0 if there is none."""
         cdef uint64_t last
         if h.expected_last_subject.n:
             last = self.store.last_of(h.expected_last_subject.p, h.expected_last_subject.n, &self.turn.extra_work)

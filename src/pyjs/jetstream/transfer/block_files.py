@@ -133,7 +133,7 @@ class BlockFiles:
         self._build.commit()
 
     def _reading(self, parts: Callable[[], Iterable[bytes]]) -> Generator[Step, None, None]:
-        """Read the records in parts of the block, up to damage that no valid record follows."""
+        """Read the records in parts of the block; stop at damage that no valid record follows."""
         try:
             for part in parts():
                 self._reader.add(part)

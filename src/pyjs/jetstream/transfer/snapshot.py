@@ -45,7 +45,7 @@ INTEREST_TIMEOUT_NS = 2 * NS_PER_S
 class Ended(Exception):
     """Raised if a snapshot cannot continue.
 
-    `status` is the status for the client. The exception's message is the reason for the advisory.
+    `status` is the status that the client gets. The exception's message is the reason that the advisory states.
     """
 
     def __init__(self, status: str, reason: str) -> None:

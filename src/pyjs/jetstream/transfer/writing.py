@@ -175,7 +175,7 @@ class StreamWriter:
         return self._now_ns > message.ts + ttl_ns
 
     def skip_to(self, seq: int) -> None:
-        """Use up every sequence up to `seq` without messages.
+        """Use up every sequence up to `seq` without storing messages.
 
         Raises:
             StoreFailed: the sequences cannot be written.

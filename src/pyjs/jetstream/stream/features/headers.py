@@ -1,4 +1,4 @@
-"""Values of a header block, read and replaced as in nats-server: a name must match exactly, the first match counts.
+"""Values of a header block, read and replaced as in nats-server: names must match exactly; the first match counts.
 
 This module knows nothing of the meaning of a header. Source: nats.docs "Headers", probed on nats-server 2.15.1.
 """

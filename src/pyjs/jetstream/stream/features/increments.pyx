@@ -44,7 +44,7 @@ cdef bint small_number(Value v, int64_t* out) noexcept nogil:
 
 
 cdef bint small_value(Record* r, int64_t* out) noexcept nogil:
-    """Set `out` to the number in a stored payload; return False if this is no small number or has origins."""
+    """Set `out` to the number in a stored payload; return False if it is not small or the counter has origins."""
     cdef const char* p = r.body + r.header_len
     cdef size_t n = r.size - r.header_len
     cdef Value v

@@ -3,10 +3,9 @@
 An entry creates, configures or deletes a consumer. Other entries have the changes of a turn, in the encoding of a
 consumer's log, or the whole state of a consumer. A whole state is proposed after a purge or a reset, after proposed
 changes were lost, and when the changes have become larger than a state. A replica stores these bytes without decoding
-them.
-So all replicas have the same bytes after the same entry, whatever their stores contain, and applying entries again
-after a restart has the same result. This holds for all consumers of the stream, even those with `num_replicas` 1,
-memory storage or an `inactive_threshold`.
+them. So all replicas have the same bytes after the same entry, whatever their stores contain, and applying entries
+again after a restart has the same result. This holds for all consumers of the stream, even those with `num_replicas`
+1, memory storage or an `inactive_threshold`.
 
 On the leader, each consumer is open. As on a single server, it delivers and handles acks before they are stored, but
 it proposes its changes instead of writing a file (proposed_state.py). On followers, a `CommittedConsumer` takes its
@@ -99,7 +98,7 @@ def read_positions(body: bytes) -> dict[bytes, tuple[int, bytes]]:
 
 
 class CommittedConsumer(StreamConsumer):
-    """The committed state of one consumer; it represents the consumer in the stream while that is not open."""
+    """The committed state of one consumer, and its substitute in the stream while the consumer is not open."""
 
     def __init__(self, name: str, created_ns: int, config: bytes, state: bytes) -> None:
         self.created_ns = created_ns

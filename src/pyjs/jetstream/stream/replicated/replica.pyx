@@ -1,4 +1,4 @@
-"""One replica of a stream: proposes messages while it is the leader, and applies committed entries.
+"""One replica of a stream, which proposes messages while it is the leader, and applies committed entries.
 
 A replicated stream ingests a message when its entry is applied, on every replica in the same order and with the
 entry's time. So the store has only committed messages, and followers run the same code as the leader. Before the
@@ -438,7 +438,7 @@ cdef class Replica(Sink):
 
     # -- roles -------------------------------------------------------------------------------------------------
     def lead(self) -> None:
-        """Accept messages and propose from now on; all entries committed before must have been applied."""
+        """Accept messages and propose from now on; all earlier committed entries must have been applied."""
         self.leads, self.expiry_ns = True, 0
         self.clock.lead(self.stream.turn.skew)
         if self.stream.limits.features & SCHEDULES:
@@ -488,7 +488,7 @@ cdef class Replica(Sink):
         self.gaps = None
 
     def can_decide(self, uint64_t index, int64_t time_ns, bytes payload not None) -> bool:
-        """Return whether a committed entry has the same outcome without the lost messages, or is applied already."""
+        """Return True if a committed entry is applied already, or its outcome does not depend on lost messages."""
         cdef const char* p = payload
         cdef size_t n = len(payload), at = PAYLOAD_HEADER_SIZE
         cdef int64_t now_ns = self.stream.entry_ns
