@@ -1,7 +1,7 @@
 """Advisories: the fields common to all of them, and the advisories about streams.
 
-An advisory without a subscriber is not built; to find this out takes one lookup. This module knows nothing of API
-calls (api/audit.py), and knows streams only by name.
+An advisory is built only if it has a subscriber, which one lookup shows. This module knows nothing of API calls
+(api/audit.py), and knows streams only by name.
 
 Source: nats.docs "JetStream advisories"; fields, their order and the order of events probed on nats-server 2.15.1.
 """

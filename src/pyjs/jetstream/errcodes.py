@@ -1,8 +1,8 @@
 """The JetStream API errors: one line each, with number, code (like an HTTP status) and message.
 
-`raise errcodes.STREAM_NOT_FOUND.error()` raises one; other modules create an ApiError only from an error of another
-server. This module knows nothing of its callers.
-Numbers are those of nats-server; errors of pyjs-server start at 20001.
+Other modules raise these errors, for example by `raise errcodes.STREAM_NOT_FOUND.error()`. They create an ApiError
+themselves only from an error that another server reports. This module knows nothing of its callers.
+The numbers are those of nats-server; the numbers of errors that only pyjs-server has start at 20001.
 
 Source: the error table of nats-server 2.15 (`server/errors.json`), messages compared in tests/conformance.
 """

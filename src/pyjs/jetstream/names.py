@@ -12,7 +12,7 @@ def is_valid_name(name: str) -> bool:
 
 
 def identity(created_ns: int) -> bytes:
-    """Return a value that identifies a stream among all streams of its name, derived from its creation time."""
+    """Return a value derived from a stream's creation time; it differs for other streams with the same name."""
     return short_hash(time_text(created_ns)).encode()
 
 

@@ -1,8 +1,8 @@
 """JetStream of a server: one engine and one API router for each account, started and stopped together.
 
-The top of this package, and the only part that knows which accounts have JetStream. Reads the options at the start
-and after each reload: while the server runs, accounts may get JetStream, lose it (their files stay) or get other
-limits.
+This module is the top of the package, and the only part that knows which accounts have JetStream. It reads the
+options at the start and after each reload. So while the server runs, an account may get JetStream, lose it (its files
+stay) or get other limits.
 
 Source: nats.docs "JetStream" and "Accounts".
 """
@@ -176,7 +176,7 @@ class JetStreamServer:
         self._load_timer = self._host.timers.at(self._host.clock.now_ns() + LOAD_AFTER_NS, self._load_apis)
 
     def _check_workers(self) -> None:
-        """Take over the streams of workers that are not started, or refuse to start without them.
+        """With `spread_workers`, take over the streams of workers that are not started; without it, refuse them.
 
         Raises:
             StoreLocked, StoreShared, OSError: a worker has streams that this start would not serve.

@@ -1,8 +1,8 @@
-"""A dead letter: subject and headers made from a message, and the message made from a letter for its replay.
+"""Dead letters: how a letter is made from a message, and how a replay makes the message from the letter.
 
-This module works only on bytes. The headers of a message keep their order and their values. Names that begin with
-`Nats-` or `Dead-Letter-` get a prefix, since they would act on the letter, or be mistaken for its own; a replay
-removes it.
+This module works only on bytes. The headers of a message keep their order and their values. Header names that begin
+with `Nats-` or `Dead-Letter-` get a prefix. Without it, these headers would act on the letter, or be mistaken for
+headers of the letter itself. A replay removes the prefix.
 
 Grammar of the headers that are added:
 
@@ -10,7 +10,8 @@ Grammar of the headers that are added:
     Dead-Letter-Stream, -Consumer, -Subject, -Sequence, -Deliveries, -Time
     Nats-Msg-Id: dead-letter:<stream>:<created>:<consumer>:<created>:<sequence>:<time of the message>    (ns)
 
-The id differs for each incarnation of stream and consumer, and after sequences were lost and used again.
+The creation times in the id distinguish incarnations of the stream and of the consumer. The time of the message
+distinguishes it from an earlier message that had the same sequence and was lost.
 
 Source: docs/dead-letters.md.
 """

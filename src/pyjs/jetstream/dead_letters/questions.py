@@ -1,7 +1,7 @@
-"""Requests of the server to streams and the API, whose answers a chore awaits together.
+"""Requests that the server sends to streams and to the API; a chore waits for the answers of several of them.
 
-Streams may be on other servers or workers, so requests are published in the account as by a client. An answer that
-does not come in time counts as missing; if it comes later, it is ignored.
+Streams may be on other servers or workers, so a request is published in the account, like a request of a client. An
+answer that does not come in time counts as missing; if it comes later, it is ignored.
 
 This module knows nothing of letters.
 """

@@ -1,11 +1,12 @@
-"""The letters of one consumer that wait, in the order in which they are sent.
+"""The waiting letters of one consumer, in the order in which they are sent.
 
-Letters that were never refused come first, in the order in which their messages were given up. Refused ones are sent
-again once in each attempt, the one that was not sent for the longest time first. Each operation is O(1) a letter.
+Letters that were never refused come first, in the order in which their messages were given up. Each attempt then
+sends every refused letter again, beginning with the letter whose last sending is the longest ago. Each operation
+takes O(1) for each letter.
 
-Messages are acknowledged and removed meanwhile, and the queue is not told. So a sequence that is no longer given up
-is stale, and is skipped when it comes up. Invariant: each sequence in `AckState.exhausted` is in `_unsent`,
-`_refused` or `_taken`.
+While letters wait, messages are acknowledged and removed, and the queue is not informed. A sequence that is no longer
+in `AckState.exhausted` is therefore stale, and is skipped when it is reached. Invariant: each sequence in
+`AckState.exhausted` is in `_unsent`, `_refused` or `_taken`.
 
 This module knows nothing of streams and answers.
 """
@@ -53,8 +54,8 @@ class LetterQueue:
         """Return the sequences of the next letters of this attempt, at most `count`.
 
         The list is empty if the attempt has no more letters. None is returned if this call has found only stale
-        sequences; the caller should call again. Letters that have been neither refused nor acknowledged at the next
-        call are returned again.
+        sequences; the caller should call again. If a letter is neither refused nor acknowledged before the next call,
+        that call returns the letter again.
         """
         self._return_taken()
         take = self._next_unsent if self._unsent else self._next_refused

@@ -1,10 +1,11 @@
-"""The replay of dead letters: their messages are published to the subjects that they came from.
+"""The replay of dead letters: the messages in them are published again, to their original subjects.
 
-A letter is removed only after its message is stored again and, on the same server, synced. The message id of a replay
-names the letter, so a repeated replay finds a duplicate within the window of the stream.
+A letter is removed only after its message is stored again and, if the message's stream is on this server, synced. The
+message id of a replayed message identifies the letter. So if the replay is repeated within the duplicate window of
+the stream, the message is not stored twice.
 
-Letters are ordinary messages, which clients may have made. So a replay publishes only to subjects of the stream that
-a letter names, and never to those of the API.
+Clients can publish messages that look like letters. So a replay publishes the message of a letter only to a subject
+of the stream that the letter names, and never to a subject of the API.
 
 Source: docs/dead-letters.md.
 """
@@ -82,7 +83,7 @@ class Result:
     errors: list[dict[str, Any]] = field(default_factory=list)
 
     def fail(self, seq: int, error: str) -> None:
-        """Count a letter that could not be replayed, and keep the error if there are fewer than ERRORS_MAX."""
+        """Count a letter that could not be replayed, and keep its error unless ERRORS_MAX errors are kept already."""
         self.failed += 1
         if len(self.errors) < ERRORS_MAX:
             self.errors.append({"seq": seq, "error": error})

@@ -1,17 +1,18 @@
 """The sender of one consumer's dead letters.
 
-Order of effects, so that a kill at any moment neither loses a letter nor stores it twice:
+A letter passes through these steps in this order, so that a kill at any moment neither loses it nor stores it twice:
 
-1. The consumer's state has the delivery as given up (written; with `sync_interval: always` synced, and in a cluster
-   committed): it is not delivered again, and a start begins at step 2.
-2. The letter is published on the condition that its subject, which only this letter has, has no message. If it has
-   one with the id of this letter, an earlier attempt stored it.
-3. The PubAck has come and, if the stream is on this server, its files are synced.
+1. The delivery is recorded as given up in the consumer's state. The state is written, with `sync_interval: always` it
+   is also synced, and in a cluster the change is committed. From now on, the message is not delivered again, and a
+   start of the server continues with step 2.
+2. The letter is published to a subject that no other letter has, on the condition that no message with this subject
+   is stored. If a message with the id of this letter is stored there, an earlier attempt stored the letter.
+3. The PubAck arrives. If the stream that stores the letter is on this server, its files are then synced.
 4. The delivery is acknowledged, which may remove the message.
 
-A refused letter stays at step 1, and is sent again later, after those that were not refused: a letter that is too
-large does not hold up others. If all letters of a batch are refused, the rest waits too. Without a stream for them
-(`target` None), terminated deliveries are acknowledged at once.
+A refused letter stays at step 1. It is sent again after the letters that were not refused, so that a letter which is
+too large does not delay others. If all letters of a batch are refused, the letters after them wait too. If there is
+no stream for letters (`target` is None), terminated deliveries are acknowledged at once.
 
 Source: docs/dead-letters.md; power cuts and kills in tests/crash/dead.py.
 """
@@ -192,9 +193,9 @@ class LetterSender:
         return self._problem
 
     def _is_state_durable(self) -> Generator[Step, None, bool]:
-        """Wait until the consumer's state is synced, if its acks are synced too.
+        """With `sync_interval: always`, wait until the consumer's state is synced.
 
-        Returns False if the sync fails.
+        Returns False if the sync fails, otherwise True.
         """
         keeper = self._consumer.keeper
         if keeper.file is None or not keeper.sync_always:
@@ -236,8 +237,8 @@ class LetterSender:
     def _load(self, seqs: list[int]) -> tuple[dict[int, StoredMessage], list[int]]:
         """Return the messages at `seqs` by sequence, and a list of the sequences whose messages no longer exist.
 
-        Loading stops before the messages exceed BATCH_SIZE bytes, but not before the first message. The letters of
-        unreadable messages are refused.
+        Loading stops if the next message would make the total exceed BATCH_SIZE bytes, but one message is always
+        loaded. The letters of unreadable messages are refused.
         """
         messages: dict[int, StoredMessage] = {}
         gone: list[int] = []
@@ -279,9 +280,9 @@ class LetterSender:
         yield from questions.wait()
 
     def _judge(self, seq: int, answer: dict[str, Any] | None, stream: str) -> int:
-        """Return 0 if a letter is stored, or the last sequence of its subject if that is not the expected one.
+        """Return 0 if a letter is stored, or the actual last sequence of its subject if another one was expected.
 
-        Otherwise -1 is returned, and the letter is refused unless its delivery was acknowledged meanwhile.
+        In all other cases, -1 is returned, and the letter is refused unless its delivery was acknowledged meanwhile.
         """
         if answer is None:
             if seq in self._consumer.acks.exhausted:
@@ -310,8 +311,8 @@ class LetterSender:
     ) -> Generator[Step, None, list[int]]:
         """Return the sequences of the letters that an earlier attempt has stored.
 
-        `found` maps the sequence of each letter to that of the last message with its subject. If that message cannot
-        be read, the letter is refused and removed from `found`.
+        `found` maps the sequence of each letter to the sequence of the last stored message with the letter's subject.
+        If the stored message cannot be read, the letter is refused and removed from `found`.
         """
         for seq, last in found.items():
             questions.ask(seq, f"$JS.API.STREAM.MSG.GET.{target.stream}".encode(), b'{"seq":%d}' % last)
@@ -330,7 +331,7 @@ class LetterSender:
         return stored
 
     def _sync(self, target: Target) -> Generator[Step, None, str]:
-        """Wait until the stored letters are durable; return the reason why they are not, or ""."""
+        """Wait until the stored letters are durable, and return ""; if they cannot be synced, return the reason."""
         stream = self._js.streams.get(target.stream)
         if stream is None or stream.sync_always or stream.replica is not None:
             return ""  # its PubAcks say so, or it is on another server

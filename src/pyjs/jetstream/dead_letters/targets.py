@@ -1,7 +1,7 @@
 """The assignment of dead-letter senders to consumers, according to the metadata of each consumer and its stream.
 
-The assignment is made when a consumer is opened and when a configuration changes. Streams without dead letters import
-only this.
+The assignment is made when a consumer is opened and when a configuration changes. Where there are no dead letters,
+the assignment imports no other module of this package.
 """
 
 from __future__ import annotations

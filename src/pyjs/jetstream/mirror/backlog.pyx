@@ -1,7 +1,8 @@
 """The number of messages that a copier has not copied yet, counted in steps of about a millisecond.
 
-Copies and new messages update the count. Removals make it begin again, but a count that took several steps is used
-for COUNT_NS in spite of removals, since these may follow each other quickly; it then may include removed messages.
+Copies and new messages update the count. After a removal, the count begins again. But if it took several steps, it is
+used for COUNT_NS in spite of removals, since many removals may follow each other quickly. It may then include removed
+messages.
 
 This module uses the index of the origin, but no copies and reports.
 
@@ -16,7 +17,7 @@ cdef int64_t COUNT_NS = 1000000000      # ns
 
 
 cdef class Backlog:
-    """The count of one copier."""
+    """The number of messages that one copier has not copied yet."""
 
     cdef void forget(self) noexcept nogil:
         """Begin again with the next step, because the position has been set."""
@@ -28,7 +29,7 @@ cdef class Backlog:
             self.msgs -= 1
 
     cdef bint count_some(self, Catalogue origin, uint64_t from_seq, StoreFilter f, int64_t now_ns) noexcept nogil:
-        """Count some more matches >= `from_seq`, the copier's position; return whether `msgs` has all of them."""
+        """Count some more matches from the copier's position `from_seq` on; return whether all are counted."""
         cdef uint64_t at
         cdef bint begins = not self.is_usable(origin, now_ns)
         if begins:

@@ -1,10 +1,9 @@
 """The link of a mirror or source to an existing consumer of its origin.
 
-A request to the origin's API resets the consumer to its ack floor. The answer shows whether the consumer has the ack
-policy flow_control; only then does the link subscribe to the deliver subject. States: idle (no request was sent),
-asked (a request waits for its answer), taking (subscribed), waiting (after an error, until the next request), probing
-(no answer arrived: the link has subscribed to the deliver subject, and the first message there causes the next
-request), closed.
+A request to the origin's API resets the consumer to its ack floor. If the answer shows that the consumer has the ack
+policy flow_control, the link subscribes to the deliver subject. States: idle (no request was sent), asked (a request
+waits for its answer), taking (subscribed), waiting (after an error, until the next request), probing (no answer
+arrived: the link has subscribed to the deliver subject, and the first message there causes the next request), closed.
 
 Before a request, every copy is either stored or lost, so it is known which messages the consumer will deliver again.
 
@@ -170,7 +169,7 @@ def progress(cseq: int, seq: int) -> bytes:
 
 
 def read_heartbeat(headers: bytes) -> tuple[int, bytes]:
-    """Return the last consumer_seq in a heartbeat, or 0, and the flow control subject that it repeats, or b""."""
+    """Return the last consumer_seq in a heartbeat (0: none), and its repeated flow control subject (b"": none)."""
     lines = dict(line.partition(b":")[::2] for line in headers.split(b"\r\n"))
     text = lines.get(b"Nats-Last-Consumer", b"").strip()
     cseq = int(text) if text.isdigit() and len(text) < 20 else 0

@@ -1,13 +1,13 @@
 """Copies messages of one stream into another, a bounded number in each turn.
 
 A mirror keeps sequence, time, subject and headers of the messages, and the gaps between sequences. A message of
-a source is stored like a publish, with a header that names its origin. In both cases, headers are dropped that were
-conditions of the publish to the origin. If the target refuses a message, it is tried again when the target changes.
+a source is stored like a publish, with a header that names its origin. Headers that were conditions of the publish to
+the origin are dropped in both cases. A message that the target refuses is tried again when the target changes.
 
 Only committed messages of the origin are copied. A copy is safe (`kept`) when the target has committed it and
 `sync_interval` is satisfied; only then may an interest or workqueue origin remove the message. All copiers of a turn
-share one budget, so that many copiers do not delay other work; a copier that got no share is the first in the next
-turn.
+share one budget, so that many copiers do not delay other work; a copier that got no share is served first in the
+next turn.
 
 If the target has several replicas, its leader proposes the copies, which are safe when their entry is applied.
 
@@ -100,7 +100,7 @@ cdef class Copier(StreamConsumer):
             origin.release(copied_from, position, self.wanted)
 
     cdef void start_at(self, uint64_t position) noexcept:
-        """Set all positions to `position`, possibly of another origin; results of running syncs are then ignored."""
+        """Set all positions to `position`; ignore running syncs, since the position may be in another origin."""
         self.copied = self.written = self.kept = position
         self.noted = 0
         self.generation += 1
@@ -117,7 +117,7 @@ cdef class Copier(StreamConsumer):
         self.blocked = False
 
     cpdef bint needs(self, uint64_t seq) noexcept:
-        """Return whether a message of the origin that the filters match has no safe copy yet."""
+        """Return whether a message of the origin has no safe copy yet; the filters must match the message."""
         return seq > self.kept
 
     cpdef void wake(self, uint64_t seq) noexcept:
@@ -203,13 +203,13 @@ cdef class Copier(StreamConsumer):
         return max(0, <int64_t> self.backlog.msgs - (2 if self.blocked else 1))
 
     def count_some(self) -> bool:
-        """Count the messages that are not copied yet for about a millisecond; return whether `lag` is known."""
+        """Count, for about a millisecond, the messages that are not copied yet; return whether `lag` is known."""
         if self.feed is not None or self.origin is None or self.active_ns == 0:
             return True
         return self.backlog.count_some(self.origin.store.catalogue, self.at, self.wanted, self.target.turn.now)
 
     def pump(self) -> None:
-        """Copy up to the budget, and queue the rest for the next turn."""
+        """Copy messages up to the budget; if some are left, queue the copier for the next turn."""
         cdef int more
         self.queued = False
         if self.target.closed:
@@ -412,7 +412,7 @@ cdef inline size_t put_number(char* to, size_t at, uint64_t number) noexcept nog
 
 
 cdef size_t copy_headers(char* to, const char* h, size_t n, bint source) noexcept nogil:
-    """Copy a header block without its end and without conditions of the publish to the origin; return its size."""
+    """Copy a header block without its end and without the headers that are dropped; return the size of the copy."""
     cdef const char* end = h + n - 2            # the empty line
     cdef const char* line = h
     cdef const char* following
@@ -435,9 +435,10 @@ cdef inline bint is_dropped(const char* line, size_t n, bint source) noexcept no
 
 
 cdef class SourceSearch:
-    """A search for the newest message of each of some sources in a stream, backwards from its last message, in steps.
+    """A search in steps for the newest message that a stream has from each of several sources.
 
-    A source is named as in Nats-Stream-Source, without sequence, subject and identity.
+    The search goes backwards from the last message of the stream. A source is named as in Nats-Stream-Source, without
+    sequence, subject and identity.
     """
 
     cdef StreamStore store

@@ -1,9 +1,9 @@
-"""Deliveries of a consumer of the origin, which a mirror or source copies.
+"""The deliveries that a mirror or source gets from a consumer of its origin and copies.
 
 The consumer pushes to its deliver subject and has the ack policy flow_control. Each answer to one of its flow control
 requests acknowledges all deliveries so far, so an answer is sent only when the target has committed them and
 `sync_interval` is satisfied. Deliveries are accepted in the order of their consumer_seq. After a gap, or after a
-message that the target refuses, deliveries are ignored until the consumer was reset to its ack floor, or replaced.
+message that the target refuses, deliveries are ignored until the consumer is reset to its ack floor, or replaced.
 Messages that the target already has are skipped.
 
 Requests and subscriptions are handled by consumer_link.py and origin_link.py. Compiled because it handles every

@@ -169,7 +169,7 @@ class LinkState:
                 self.wait(self._pace.between)
 
     def take(self, subscription: Subscription) -> None:
-        """Change to TAKING with the subscription for deliveries; after `Pace.silent` of silence, send a request."""
+        """Change to TAKING with the subscription for deliveries; after a silence of `Pace.silent`, send a request."""
         self._unanswered = 0
         self.leave(Link.TAKING)
         self._expected.subscription = subscription

@@ -51,9 +51,9 @@ class OriginConsumers:
         self._names = Expected(js.account)
 
     def delete_all(self, *, but: str = "", unless: Callable[[], bool] | None = None) -> None:
-        """Request the names of the origin's consumers, and delete those of this copy, except `but`, when they arrive.
+        """Request the names of the origin's consumers; when they arrive, delete this copy's consumers except `but`.
 
-        Nothing is deleted if `unless()` returns True at that time.
+        Nothing is deleted if `unless()` returns True when the names arrive.
         """
         self._but, self._unless, self._found = but, unless, []
         self._ask()
@@ -95,7 +95,7 @@ def delete_former(
 ) -> None:
     """Delete the consumers of a copy whose origin is on this server now; call `then` when they are gone.
 
-    If there are no such consumers, do nothing. They exist if the origin was in another worker before this start.
+    If there are no such consumers, do nothing. There are some if the origin was in another worker before this start.
     """
     former = _FormerConsumers(js, source, prefix, origin, then)
     if former.exist():

@@ -98,7 +98,10 @@ class OriginLink:
             self._ask()
 
     def origin_closed(self) -> None:
-        """If this link receives messages, schedule a request for another consumer: the origin was closed here."""
+        """Request another consumer, at least PACE.between after the last request, since the origin was closed here.
+
+        Do nothing unless this link receives messages.
+        """
         if self._state.now is Link.TAKING:
             self._state.ask_later()
 
@@ -133,7 +136,7 @@ class OriginLink:
         account.send(api_subject(self._source, "CREATE", self._name), orjson.dumps(body), headers, reply)
 
     def _config(self, place: Place) -> dict[str, Any]:
-        """Return the configuration of the consumer to create, as JSON fields; it starts at `place`."""
+        """Return the JSON fields of the configuration of the consumer to create, which starts at `place`."""
         out: dict[str, Any] = {
             "name": self._name,
             "deliver_subject": self._deliver.decode(),

@@ -30,12 +30,18 @@ def key_of(source: StreamSource) -> bytes:
 
 
 def first_copied(source: StreamSource) -> int:
-    """Return the first sequence to copy; 0: unknown. The origin may remove copied messages from this sequence on."""
+    """Return the first sequence to copy, or 0 if it is unknown.
+
+    From this sequence on, the origin may remove messages that were copied.
+    """
     return max(source.opt_start_seq, 1) if source.opt_start_time_ns is None else 0
 
 
 def first_mirrored(store: StreamStore, mirror: StreamSource, created_ns: int) -> int:
-    """Return the first sequence that a mirror copied from its present origin, created at `created_ns`; 0: unknown."""
+    """Return the first sequence that a mirror copied from its present origin, or 0 if it is unknown.
+
+    The origin was created at `created_ns`.
+    """
     oldest_ns = store.first_ts if store.msgs else store.last_ts
     return first_copied(mirror) if oldest_ns >= created_ns else store.catalogue.seq_at(created_ns)
 
@@ -53,7 +59,7 @@ def earliest_ns(store: StreamStore, source: StreamSource, recreated: bool) -> in
 def mirror_place(store: StreamStore, mirror: StreamSource, queued_since_ns: int | None) -> Place:
     """Return the position at which a mirror continues.
 
-    `queued_since_ns` is the creation time of a workqueue origin, or None for another origin. A workqueue origin
+    `queued_since_ns` is the creation time of a workqueue origin, or None for any other origin. A workqueue origin
     delivers from its beginning, because it may have messages that were copied but not acknowledged.
     """
     if not store.msgs and not store.first_seq:
@@ -69,7 +75,7 @@ def source_place(
 ) -> Place:
     """Return the position at which a source continues after `position`.
 
-    If `queued`, the origin is a work queue, which delivers from the first message to copy.
+    If `queued` is set, the origin is a work queue, and the source begins at the first message that it is to copy.
     """
     seq, ident = position
     return Place(min(seq + 1, (first_copied(source) if queued else 0) or seq + 1), None, ident)

@@ -1,9 +1,10 @@
-"""Positions of sources: for each source of a stream, the last message of the origin that was copied.
+"""Positions of sources: for each source of a stream, the last message of its origin that was copied.
 
-While the newest message of a source is in the stream, its header shows the position too. The stored positions are
-for sources whose newest message is not in the stream: it was purged, expired or acknowledged, or not stored as a
-duplicate. Each entry names the last message of the stream that it covers; headers of newer messages take precedence.
-If an entry is ahead of the stream (possible after a power failure), it is used only if no header shows a position.
+While the newest message of a source is in the stream, the header of this message shows the position too. The stored
+positions are for the other sources, whose newest message was purged, has expired, was acknowledged, or was not stored
+because it was a duplicate. Each stored entry names the last message of the stream that the entry covers; the headers
+of newer messages take precedence. After a power failure, an entry may be ahead of the stream; such an entry is used
+only if no header shows a position.
 
 Sources are named as in Nats-Stream-Source.
 """

@@ -2,15 +2,15 @@
 
 Each stream that copies has an Inflow, with one copier (copier.pyx) for its mirror or for each of its sources. If an
 origin is missing, the copier waits for it. An origin that was deleted and created again is recognized by its creation
-time: a source then begins as configured, a mirror continues after its own last message. The position of a mirror is
-its last sequence; the positions of sources are stored (positions.py).
+time: a source then begins as configured, and a mirror continues after its own last message. The position of a mirror
+is its last sequence; the positions of sources are stored (positions.py).
 
-In a cluster, a consumer (origin_link.py) reads the origin on any server; with several workers, it reads an origin in
-another worker. If the copying stream has several replicas, their leader copies; it proposes the new positions
-together with the copies.
+In a cluster, a consumer (origin_link.py) reads the origin, which may be on any server. With several workers, such a
+consumer reads an origin that is in another worker. If the copying stream has several replicas, their leader copies;
+it proposes the new positions together with the copies.
 
-The first stream that copies imports this module. An origin with an API prefix is found only if this is the prefix of
-the server's own domain, since a single server has no other.
+This module is imported with the first stream that copies. An origin with an API prefix is found only if this is the
+prefix of the server's own domain, since a single server has no other domain.
 
 Source: nats.docs "Source and Mirror Streams", ADR-10; probed on nats-server 2.15.1
 (tests/conformance/scenarios/mirror, source).
@@ -120,7 +120,7 @@ def leave(js: JetStream, name: str, created_ns: int, sources: Iterable[StreamSou
 
 
 def _copies_again(js: JetStream, name: str, created_ns: int, key: bytes) -> bool:
-    """Return whether a stream has this source again, as far as this server knows."""
+    """Return whether the stream `name` has the source `key` again, as far as this server knows."""
     stream, member = js.streams.get(name), js.shared.member
     configs = [] if stream is None or stream.created_ns != created_ns else [stream.config]
     found = None if member is None else member.machine.state.stream(js.account.name, name)
@@ -175,7 +175,7 @@ class Inflow:
 
     @property
     def sources(self) -> list[StreamSource]:
-        """A list of the mirror, or of all sources."""
+        """A list with the mirror, or with all sources."""
         return [copy.source for copy in self._copies.values()]
 
     def configure(self, config: StreamConfig) -> None:
@@ -230,7 +230,7 @@ class Inflow:
         return SourceCopy(source, key, copier)
 
     def _is_remote(self, source: StreamSource) -> bool:
-        """Return whether a consumer reads the origin: always in a cluster, otherwise if another worker has it."""
+        """Return whether a consumer reads the origin, because it may be on another server or in another worker."""
         is_elsewhere = self._js.shared.member is not None or source.name in self._js.elsewhere
         return is_elsewhere and self._is_here(source)
 
@@ -287,7 +287,7 @@ class Inflow:
         self._know_committed()
 
     def _know_committed(self) -> None:
-        """Use the committed positions, except those in an origin that was created again."""
+        """Use the committed positions, except of sources whose origin was deleted and created again."""
         if self._replica is not None:
             committed = self._replica.consumers.positions
             self._positions.known.update(

@@ -21,7 +21,7 @@ class Claims:
         self._claimed: dict[str, tuple[str, ...]] = {}  # filter subjects by the name of the consumer
 
     def put(self, name: str, config: ConsumerConfig) -> None:
-        """Set the filter subjects of the consumer `name`; a direct or sourcing consumer has none here."""
+        """Set the filter subjects of the consumer `name`, or remove them if it is a direct or sourcing consumer."""
         self.remove(name)
         if config.direct or config.sourcing:
             return

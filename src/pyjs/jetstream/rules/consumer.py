@@ -56,7 +56,7 @@ def normalised(
     """Return `config` with invalid limits corrected and defaults filled in.
 
     Raises:
-        ApiError: 10157, `pedantic` forbids a correction.
+        ApiError: 10157, if `pedantic` is set and a value would have to be corrected.
     """
     changes: dict[str, Any] = {}
     if config.max_deliver == 0 or config.max_deliver < -1:
@@ -134,7 +134,7 @@ def _inactive_threshold(stream: StreamConfig, pedantic: bool) -> int:
 
 
 def mortal(config: ConsumerConfig, ephemeral: bool = False) -> ConsumerConfig:
-    """Return `config` with the default inactive_threshold, if it is an ephemeral consumer without one.
+    """Return `config` with the default inactive_threshold, if the consumer is ephemeral and the field is not set.
 
     If `ephemeral` is set, a durable consumer gets the default too. This is not a part of `normalised`, since
     nats-server compares a repeated request with the stored configuration before it sets this default.
@@ -152,12 +152,10 @@ def search_filters(config: ConsumerConfig) -> Generator[None, None, str | None]:
 def check(
     config: ConsumerConfig, stream: StreamConfig, limits: ConsumerLimits, covered: str | None = NOT_SEARCHED
 ) -> None:
-    """Refuse an invalid `config`, which must be normalised, with the first violation in nats-server's order.
-
-    `covered` is the result of `search_filters`.
+    """Refuse an invalid `config`, which must be normalised; `covered` is the result of `search_filters`.
 
     Raises:
-        ApiError: the first violation.
+        ApiError: the first violation, in nats-server's order of the checks.
     """
     _check_name_and_replicas(config, stream)
     _check_acks(config)
@@ -371,7 +369,9 @@ def with_required_level(config: ConsumerConfig) -> ConsumerConfig:
 
 
 def check_workqueue(config: ConsumerConfig, claims: SubjectTree) -> None:
-    """Refuse a new consumer that a workqueue stream cannot have; `claims` has the filters of its consumers.
+    """Refuse a new consumer that a workqueue stream cannot have.
+
+    `claims` has the filters of the consumers that the stream already has.
 
     Raises:
         ApiError: 10098 to 10101.

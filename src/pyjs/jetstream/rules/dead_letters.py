@@ -1,7 +1,7 @@
-"""Checks of the metadata that sends dead letters to a stream.
+"""Checks of the metadata that names a stream for dead letters.
 
-Pure functions of configurations. `problem_of` is also called before letters are sent, since their stream may have
-changed since the check.
+These are pure functions of configurations. `problem_of` is also called before letters are sent, since the stream for
+letters may have changed after the check.
 
 Source: docs/dead-letters.md.
 """
@@ -32,7 +32,7 @@ def check_stream(config: StreamConfig, find: Find, old: StreamConfig | None = No
     """Refuse a stream whose metadata about dead letters is invalid, or names a stream that could not store them.
 
     `old` is the configuration that `config` replaces, if any. The stream for the letters is checked only if the
-    metadata about it changes, so that other options can still be changed after that stream was deleted.
+    metadata about dead letters changes. So after that stream was deleted, other options can still be changed.
 
     Raises:
         ApiError: 20005.
@@ -61,7 +61,7 @@ def check_consumer(
 
 
 def problem_of(target: Target, source: str, config: StreamConfig | None) -> str:
-    """Return the reason why the stream of `target` cannot store dead letters of the stream `source`, or "".
+    """Return the reason why the stream of `target` cannot store dead letters of `source`, or "" if it can.
 
     `config` is the configuration of the stream of `target`, or None if there is no such stream.
     """

@@ -1,7 +1,6 @@
 """Checks of a stream's mirror and sources, in nats-server's order, and the options that a mirror inherits.
 
-Pure functions; the caller passes the lookup of other streams' configurations. Imported only for
-configurations with a mirror or sources.
+These are pure functions: the caller passes a function that finds the configurations of other streams.
 
 Source: order, codes and error messages probed on nats-server 2.15.1 (tests/conformance/scenarios/mirror, source).
 """
@@ -35,9 +34,9 @@ API_PREFIX = "$JS.API"
 
 
 def check(config: StreamConfig, find: Find, pedantic: bool) -> StreamConfig:
-    """Check the mirror and the sources of `config` and return it.
+    """Check the mirror and the sources of `config`, and return the configuration to use.
 
-    A mirror gets `mirror_direct` from the option `allow_direct` of its origin.
+    In the configuration of a mirror, `mirror_direct` is set to the origin's `allow_direct` if the origin is known.
 
     Raises:
         ApiError: the first violation.
@@ -69,9 +68,10 @@ def check_filters(config: StreamConfig) -> None:
 
 
 def check_kept(config: StreamConfig, find: Find) -> None:
-    """Raise ApiError for a stored mirror or source that no request could have set.
+    """Refuse a stored mirror or source that no request could have set.
 
-    Of the rules about other streams, only the one about cycles is checked, since these streams may have changed.
+    Of the rules about other streams, only the rule against cycles is checked, since the other streams may have
+    changed.
 
     Raises:
         ApiError: the first violation.

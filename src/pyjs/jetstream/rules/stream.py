@@ -61,7 +61,8 @@ def check(
 ) -> StreamConfig:
     """Return `config` with defaults filled in. With `pedantic`, refuse values that would have to be corrected.
 
-    `find` returns the configuration of the account's stream of a given name, or None if there is no such stream.
+    `find` takes a name, and returns the configuration of the account's stream with this name, or None if there is no
+    such stream.
     `overlapping` is the result of `first_overlap` for the valid subjects.
 
     Raises:

@@ -1,20 +1,21 @@
 """The choice of the worker that answers an API request, so that each request is answered exactly once.
 
 The worker of the client answers a request, or passes it on to one other worker. So at any time, one worker is
-responsible for a request, and no worker has to find out whether another one has answered it. Nothing identifies a
-request, or is remembered of it: two equal requests with the same reply subject are simply two requests. If a client
-of another worker subscribes to the subject of a request, its worker gets a copy as a message, and ignores the copy.
+responsible for a request, and no worker has to find out whether another one has answered it. Requests have no ids,
+and the workers do not remember them: two equal requests with the same reply subject are simply two requests. If a
+client of another worker subscribes to the subject of a request, that worker also gets a copy of the request as a
+message; it does not answer the copy.
 
 - The worker of the client answers requests about its own streams. It passes a request about another worker's stream
   on to that worker. All other requests go to the first worker: those about unknown streams, those about all streams
   of an account, and those that create, change or delete a stream.
 - The worker of the client may not know yet that a stream has come or gone. If a worker gets a request about a stream
-  that it does not have, it passes the request on to the first worker. The first worker knows where the stream is once
-  all changes of the stream are complete, so it waits for them, and for a worker that is adding a restored stream to
-  the account. Its choice is final: if it passes on a request about a stream that is deleted meanwhile, the answer is
-  that there is no such stream.
-- A request that creates, changes or deletes a stream waits until the previous one of its account is done. Then the
-  first worker answers it, or passes it on to the worker that has the stream or gets it.
+  that it does not have, it passes the request on to the first worker. The first worker knows where the stream is as
+  soon as all changes of the stream are complete. So it waits for these changes, and also for a worker that is adding
+  a restored stream to the account. The choice of the first worker is final: if the stream is deleted while the
+  request is being passed on, the answer is that there is no such stream.
+- A request that creates, changes or deletes a stream waits until the previous such request of its account is done.
+  Then the first worker answers it, or passes it on to the worker that has the stream or gets it.
 - A request whose worker is not running is refused with status 503, like a request to a server that is not running. A
   request is lost if a worker to which it was passed on crashes before it answers.
 
@@ -124,7 +125,10 @@ class Desk:
     def _take_heard(
         self, worker: int, router: Router, request: Request, number: int
     ) -> Generator[Step, None, None]:
-        """Answer a request when the subscriber to its reply subject is known; with a number, report the end."""
+        """Answer a request as soon as the subscriber to its reply subject is known.
+
+        If `number` is not 0, then report to the first worker that the request is done.
+        """
         try:
             yield from self._waiters.until_heard(router.account, request.reply)
             yield from self._take(worker, router, request) or ()
@@ -258,7 +262,7 @@ class Desk:
     def _placed(self, js: JetStream, name: str, body: bytes, *, restores: bool) -> int:
         """Return the number of the worker for a new stream.
 
-        While a restore may be going on, the name gets the worker of that restore again, if that worker is running.
+        While a restore of this stream may be going on, the result is the worker of that restore, if it is running.
         """
         key = js.account.name, name
         worker = self._restores.get(key, 0)
@@ -325,7 +329,7 @@ class Desk:
             spread.tell(DIRECTOR, Turn(number, account, Stage.OVER))
 
     def take_turn(self, worker: int, note: Turn) -> None:
-        """Handle a note about a turn: a request for a turn, its grant by the first worker, or its end."""
+        """Handle a note about a turn, which requests the turn, grants it, or reports that it is over."""
         key = worker, note.number
         if note.stage is Stage.GIVEN:
             self._open.discard(note.number)
@@ -339,7 +343,8 @@ class Desk:
     def _turn_steps(self, worker: int, note: Turn, before: int | None) -> Generator[Step, None, None]:
         """Grant a turn to a worker, and wait for the end of the turn.
 
-        The turn ends when the worker reports its end, when the connection to the worker breaks, or after CHANGE_NS.
+        The turn ends when the worker reports that it is over, when the connection to the worker breaks, or after
+        CHANGE_NS.
         """
         key, breaks = (worker, note.number), self._spread.breaks
 

@@ -1,7 +1,7 @@
 """The streams of the other workers, as one worker knows them.
 
-Each account of this worker reserves their subjects and bytes and knows their configurations, so that a new stream
-here is checked against all streams of the server.
+Each account of this worker reserves the subjects and bytes of these streams and knows their configurations. So a new
+stream of this worker is checked against all streams of the server.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Directory:
         return self._streams.get(account, {})
 
     def counts(self) -> dict[int, int]:
-        """Return the number of streams by worker, for each other worker that has any."""
+        """Return how many streams each other worker has, by worker; workers without streams are left out."""
         counts: dict[int, int] = {}
         for streams in self._streams.values():
             for each in streams.values():

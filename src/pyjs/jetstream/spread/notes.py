@@ -2,9 +2,9 @@
 
     note = "S", msgpack list: kind u8, the fields of its kind
 
-Notes from one worker to another arrive in order, or their connection is lost; a worker that reconnects sends all its
-streams. `Passed` with `is_first` is sent on the connection of messages, all other notes on a separate one. Notes that
-do not begin with "S" are those of jetstream/member.
+Notes from one worker to another arrive in order, or their connection is lost. After it is connected again, a worker
+reports all its streams. A `Passed` note with `is_first` is sent on the connection that carries messages. All other
+notes are sent on a separate connection. Notes that do not begin with "S" are those of jetstream/member.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ class Stage(IntEnum):
 class Turn:
     """A note about a worker's turn to add a restored stream.
 
-    The worker asks the first worker for a turn, the first worker gives the turn, and the worker reports its end.
+    The worker asks the first worker for a turn, the first worker grants it, and the worker reports that it is over.
     """
 
     number: int
@@ -171,7 +171,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Did:
-    """A note from a worker that it has opened or closed all its streams."""
+    """A note in which a worker reports that it has opened or closed all its streams."""
 
     streams: Streams
 

@@ -1,9 +1,10 @@
-"""The choice of the worker that gets a new stream. Pure.
+"""The choice of the worker that gets a new stream, in pure functions.
 
-A stream that copies others goes to the worker of its first origin, and an origin to the worker of its first copy,
-since copies inside a worker cost least. Any other stream goes to the worker with the fewest streams; of several, to
-the last one, because the first worker also directs. An account with limits on memory, storage or tiers has all its
-streams in the first worker, which enforces such limits exactly.
+A stream that copies others goes to the worker of its first origin, and a stream that others copy goes to the worker
+of its first copy, since copying inside a worker costs least. Any other stream goes to the worker with the fewest
+streams. If several workers have equally few, it goes to the last of them, because the first worker also directs. An
+account with limits on memory, storage or tiers has all its streams in the first worker, which enforces such limits
+exactly.
 """
 
 from __future__ import annotations

@@ -30,9 +30,9 @@ class Reports:
         self.endpoints = Replacements(handlers, {})
 
     def _matching(self, js: JetStream, subject: str) -> dict[str, int]:
-        """Return the numbers of the workers of all streams that match `subject`, by stream name in sorted order.
+        """Return a map from the names of the streams that match `subject` to the numbers of their workers.
 
-        An empty `subject` matches all streams.
+        The names are sorted. An empty `subject` matches all streams.
         """
         found = {each.name: (each.config, DIRECTOR) for each in js.streams.values()}
         found |= {name: (each.config, DIRECTOR) for name, each in js.offline.items()}

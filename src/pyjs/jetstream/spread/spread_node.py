@@ -1,8 +1,8 @@
 """One worker's part in a server whose workers share the streams.
 
 The node owns the directory of the other workers' streams and the desk for requests. Workers report every change to
-the first worker, which informs the others, on the same connections on which it passes requests on. So a worker that
-gets a new stream knows all earlier ones.
+the first worker, which informs the others. The first worker uses the same connections to pass requests on, so a
+worker that is to create a stream already knows all earlier streams.
 
 The node uses connections only through `Carrier`.
 """
@@ -64,7 +64,7 @@ class Carrier(Protocol):
     def send_request(self, node: int, note: bytes, session: Sink | None) -> bool:
         """Send a note that arrives after all messages that were sent to the node; return False if it cannot be sent.
 
-        The client `session` is slowed down if too much waits for the node.
+        The client `session` is slowed down if too many bytes wait to be sent to the node.
         """
 
 
@@ -227,7 +227,7 @@ class SpreadNode:
         return Holdings(self.number, True, streams=tuple(found))
 
     def _tell_all(self, note: Holdings) -> None:
-        """Send a report to the first worker or, on the first worker, to all others except the reporting one."""
+        """Send a report to the first worker; the first worker sends it to all but the worker that it is about."""
         for worker in sorted(self.online) if self.number == DIRECTOR else [DIRECTOR]:
             if worker != note.worker:
                 self.tell(worker, note)

@@ -1,7 +1,8 @@
 """The bytes that the streams of all workers use, as one worker knows them.
 
 The limits `max_mem` and `max_file` of the server apply to all workers together. Each worker counts the bytes of the
-others as used. It reports its own bytes after each change by GRAIN, or by a share of the limit if that is less.
+others as used. It reports its own bytes when they have changed by GRAIN or, if that is less, by 1 / SHARE of the
+limit.
 """
 
 from __future__ import annotations

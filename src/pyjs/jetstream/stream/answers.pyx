@@ -1,8 +1,8 @@
 """Replies to publishers that wait for the commit, and copies to republish after it.
 
-A queue of fixed-size entries, and one arena for reply subjects; both grow by doubling and are used again in the next
-turn. `send` detaches the queue before the first reply, since a reply may itself be published into a stream, which
-then queues answers. A PubAck is composed from a template and digits, without a JSON library.
+Answers are in a queue of fixed-size entries, and their reply subjects in one arena; both grow by doubling and are
+used again in the next turn. `send` detaches the queue before the first reply, since a reply may itself be published
+into a stream, which then queues answers. A PubAck is composed from a template and digits, without a JSON library.
 
 This module knows nothing of the reasons for refusals. Compiled: runs for every publish with a reply (benchmarks/:
 JetStream async publish).
@@ -56,7 +56,7 @@ cdef class Answers:
         return 0
 
     cdef int add_message(self, bytes subject, bytes headers, const char* payload, size_t size, uint64_t seq) noexcept:
-        """Queue a copy to publish when message `seq` is committed. If out of memory, drop it and return -1."""
+        """Queue a copy to publish when message `seq` is committed. If out of memory, drop the copy and return -1."""
         cdef bytes body = headers + payload[:size]
         cdef Msg m
         memset(&m, 0, sizeof(Msg))

@@ -1,6 +1,6 @@
-"""Stores copies of messages from other streams, which have already checked them.
+"""Stores copies of messages from other streams, which have already checked these messages.
 
-A stream with a mirror or sources and one replica stores a copy at once. With several replicas, its leader proposes
+A stream with a mirror or sources and one replica stores a copy at once. With several replicas, the leader proposes
 the copy, and each replica stores it when the entry is applied. The leader checks the limits before it proposes. A
 replica must not refuse the copy because of the stream's state: the leader could not copy it again in the right order.
 

@@ -1,8 +1,9 @@
 """The duplicate window: ids of recent messages, each with its sequence.
 
-Three blocks of memory: a ring of entries in order of arrival, a hash table of entry numbers (open addressing, linear
-probing), and the bytes of the ids, one after another. Expired ids are removed at the start of ring and bytes, ids of
-unwritten messages at the end; the bytes are moved when half of them are dead. Times are arguments, never decreasing.
+It has three blocks of memory: a ring of entries in order of arrival, a hash table of entry numbers (open addressing,
+linear probing), and the bytes of the ids, one after another. Expired ids are removed at the start of the ring and of
+the bytes, and ids of unwritten messages at the end. The bytes are moved when half of them are dead. Times are passed
+as arguments, and must not decrease.
 
 This module knows nothing of messages or streams. Compiled: runs for every message with an id (benchmarks/: JetStream
 async publish with Nats-Msg-Id). Source: nats.docs "Nats-Msg-Id", duplicate window.
@@ -180,9 +181,10 @@ cdef class Dedupe:
         return self.last_id[:self.last_id_len]
 
     def dump(self, uint64_t first, uint64_t count) -> bytes:
-        """Return `count` ids as bytes, beginning after the `first` oldest ids.
+        """Return `count` ids as bytes, without the `first` oldest ids.
 
-        For each id, the result has seq u64, time i64 (ns), size u32 and 0 u32. The bytes of all ids follow.
+        For each id, the result has an entry: seq u64, time i64 (ns), size u32, zero u32. After all entries, it has
+        the bytes of all ids.
 
         Raises:
             IndexError: there are fewer ids.

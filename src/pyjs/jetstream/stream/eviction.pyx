@@ -1,9 +1,10 @@
 """Evictions: removals of older messages because of new ones, by a limit or a roll-up.
 
 An eviction is noted when the new message is accepted, and carried out after that message is written. So no
-acknowledged message is lost if the disk refuses the new one, and no file records a removal without its replacement.
-An eviction is noted as the sequence of the new message; if that message is removed meanwhile, nothing is evicted.
-The message of a roll-up may also be one that an interest stream does not store, because no consumer needs it.
+acknowledged message is lost if the disk refuses the new one, and no file records the removal of a message without the
+message that replaces it. An eviction is noted as the sequence of the new message; if that message is removed
+meanwhile, nothing is evicted. The message of a roll-up may also be one that an interest stream does not store,
+because no consumer needs it.
 
 This module knows nothing of files, answers and consumers. Compiled: runs for every message that replaces another
 (benchmarks/: JetStream async publish to a stream with max_msgs_per_subject).
@@ -46,9 +47,9 @@ cdef class Evictions:
     cdef bint may_remove(self, StreamLimits limits, uint64_t seq) noexcept nogil:
         """Return whether `carry_out` may remove message `seq`, by a roll-up with wildcards or a limit of the stream.
 
-        A limit may remove the message if it may be among the oldest messages that exceed the limit. The number of
-        stored messages up to `seq` is at least the number of sequences up to `seq` minus the number of removed
-        messages.
+        A limit removes the oldest messages, as many as exceed the limit. So it may remove `seq` if the number of
+        stored messages up to `seq` may be that low. This number is at least the number of sequences up to `seq` minus
+        the number of removed messages.
         """
         cdef uint64_t exceeding = 0, removed, before
         if seq < self.swept_before:
@@ -124,7 +125,7 @@ cdef class Evictions:
         return purged
 
     cdef uint64_t purge(self, bytes subject, uint64_t before_seq, uint64_t keep) except? 0:
-        """Purge the store's messages of `subject` (b"": all), as `StreamStore.purge`; return the number of messages.
+        """Purge the store's messages of `subject` (b"": all), as `StreamStore.purge` does, and return their number.
 
         A job frees the memory.
         """

@@ -1,4 +1,4 @@
-"""The consumers of a stream by subject: wakes them, finds out whether they need a message, reports removals.
+"""The consumers of a stream by subject: which to wake, which need a message, and which to inform of a removal.
 
 Every consumer is subscribed to its filters in a list of subscriptions that the stream owns, so the work for a message
 depends only on the consumers with matching filters. This module knows nothing of the work of consumers and streams.
@@ -123,7 +123,7 @@ cdef class Interest:
     cdef void wake(self, uint64_t last_seq) noexcept:
         """Wake the waiting consumers whose filters match a message stored since the last call.
 
-        If only FEW consumers or fewer wait, all of them are woken.
+        If at most FEW consumers wait, all of them are woken.
         """
         cdef uint64_t seq = self.woken_seq
         cdef uint32_t n = 0

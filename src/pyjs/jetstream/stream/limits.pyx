@@ -1,7 +1,8 @@
 """A stream's limits and options for ingest, and the bytes that it counts in the usage of its account and server.
 
-There is one `Usage` for each account and storage type, and one for the server and each storage type. Streams add
-stored bytes and subtract removed bytes; no other code changes `used`. Compiled because the ingest reads limits and
+There is one `Usage` for each storage type of an account, and one for each storage type of the server. A stream adds
+its stored bytes to `used`, and subtracts its removed bytes. Streams under construction and the streams of other
+workers also count in `used` (transfer/building.py, spread/usage.py). Compiled because the ingest reads limits and
 usage for every message (benchmarks/: JetStream async publish).
 """
 from pyjs.store.index.sequences cimport Entry, index_live

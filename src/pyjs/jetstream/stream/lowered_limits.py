@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def lower_steps(stream: Stream, config: StreamConfig) -> Generator[None, None, None]:
-    """Remove the messages that exceed limits of `config`, in steps, if there are many messages.
+    """If the stream has many messages, remove those that exceed limits of `config`, in steps.
 
     The caller writes the removals after each step, and then applies `config`, which removes the rest.
     """

@@ -20,11 +20,12 @@ WRAP_DIGITS = 64  # these last digits of a number determine its last 64 bits, si
 
 
 def parse_ttl_ns(text: bytes) -> int | None:
-    """Return a Nats-TTL value in ns, in whole seconds: NEVER for no expiry, 0 for no TTL, None if it is invalid.
+    """Return a Nats-TTL value as ns, rounded down to whole seconds, or None if it is invalid.
 
-    A valid value is a duration of at least a second, a number of seconds, or `never`. Only the last 64 bits of a
-    number count, as in nats-server; if they are negative, the value is invalid. A value that is too large for
-    nanoseconds becomes the longest possible time, while nats-server lets the message expire at once.
+    A valid value is a duration of at least a second, a number of seconds, or `never`. The result is NEVER for
+    `never`, and 0 for zero seconds, which means no TTL. As in nats-server, only the last 64 bits of a number count;
+    if they are those of a negative number, the value is invalid. A value that is too large for nanoseconds becomes
+    the longest possible time, while nats-server lets the message expire at once.
     """
     if len(text) > DURATION_SIZE_MAX:
         return _seconds_ns(text)

@@ -20,7 +20,7 @@ cdef inline bint named(const char* name, size_t n, const char* text, size_t m) n
 
 
 cdef Value* slot_of(const char* name, size_t n, PubHeaders* out) noexcept nogil:
-    """Return the field of `out` for the header `name` (without "Nats-"), or NULL if it has none; set its flags."""
+    """Return the field of `out` for the header `name` (without "Nats-"), or NULL; set the flags for the header."""
     if named(name, n, b"Msg-Id", 6):
         return &out.msg_id
     if named(name, n, b"Expected-Stream", 15):

@@ -49,7 +49,7 @@ _TRACED = {
 
 
 def refusal(err_code: int, seq: int, last_msg_id: bytes) -> ApiError:
-    """Return the error `err_code`; `seq` is a value in its error message or, for 10077, the reason."""
+    """Return the error `err_code`; `seq` is a value in its message or, for 10077, the number of the reason."""
     row = _REFUSALS[err_code]
     return row.error(seq=seq, err=_NO_ROOM.get(seq, ""), id=last_msg_id.decode("utf-8", "replace"))
 

@@ -125,7 +125,7 @@ cdef int reserve(Stream stream, bytes ids, uint64_t count, uint64_t total) excep
 cdef uint64_t begin_learning(Stream stream, int64_t now_ns) except? 0:
     """Return the sequence of the first message with headers to read, or 0 if there is none.
 
-    For TTLs or schedules, all messages are read, otherwise only those in the duplicate window.
+    If the stream allows TTLs or schedules, all messages are read, otherwise only those in the duplicate window.
     """
     cdef uint64_t seq = 1
     if not stream.limits.features & (ALLOW_TTL | SCHEDULES):

@@ -53,10 +53,10 @@ def remove_all(StreamStore store not None, bytes seqs not None) -> None:
 
 
 cdef uint64_t skip_unwanted(StreamStore store, Msg* m, int64_t wall, bint keeps_id) noexcept nogil:
-    """Use up the sequence of a message that no consumer needs; return it, or 0 if the store refused.
+    """Use up the sequence of a message that no consumer needs; return the sequence, or 0 if the store refused.
 
-    If `keeps_id`, the headers of a message with an id are stored and removed at once, so that a recovery finds the
-    id.
+    If `keeps_id` is set and the message has an id, its headers are stored as a message that is removed at once, so
+    that a recovery finds the id.
     """
     cdef PubHeaders h
     cdef Msg head

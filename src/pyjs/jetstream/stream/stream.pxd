@@ -1,4 +1,4 @@
-"""A stream: accepts publishes, stores them, and answers with PubAcks after the commit."""
+"""A stream, which accepts publishes, stores them, and answers with PubAcks after the commit."""
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from pyjs.core.account cimport Account

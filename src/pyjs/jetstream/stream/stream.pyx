@@ -1,4 +1,4 @@
-"""A stream: accepts publishes, stores them, and answers with PubAcks after the commit.
+"""A stream, which accepts publishes, stores them, and answers with PubAcks after the commit.
 
 `deliver` is the ingest: it checks header conditions, duplicates, sizes and limits, then appends the message to the
 store's batch and queues an answer. `commit`, called in the turn, writes the batch; only then does it send answers
@@ -105,7 +105,7 @@ cdef class Stream(Sink):
         self.mark_dirty()
 
     def await_replica(self) -> None:
-        """Enforce no limits until a Replica is attached, since all replicas must do that after the same entries."""
+        """Enforce no limits until a Replica is attached: all replicas must enforce them after the same entries."""
         self.limits.features |= AWAITS_REPLICA
 
     # -- ingest --------------------------------------------------------------------------------------------
@@ -159,7 +159,7 @@ cdef class Stream(Sink):
         self.staged_bytes += len(body)
 
     cdef void ingest_transformed(self, Msg* m) noexcept:
-        """Ingest a message under its transformed subject; a subject that does not match stays as it is."""
+        """Ingest a message under its transformed subject; a subject that the transform does not match is kept."""
         cdef bytes subject = self.transform.apply(m.subject[:m.subject_len])
         cdef Msg renamed = m[0]
         if subject is not None:
@@ -223,7 +223,7 @@ cdef class Stream(Sink):
                 self.special.note_schedule(m.body[:m.header_len], seq)
 
     cdef bint usage_refused(self, Msg* m) noexcept nogil:
-        """Return whether server or account has no room for the message; if so, answer it. Call this check first."""
+        """Return whether server or account has no room for the message; if so, answer it. This check comes first."""
         if self.usage.server.max >= 0 and self.usage.server.used > self.usage.server.max and self.replica is None:
             return self.refuse(m, 10023, 0)
         return self.over_usage(m) and self.refuse(m, 10002, 0)
@@ -276,7 +276,7 @@ cdef class Stream(Sink):
         return False
 
     cdef uint64_t last_seq_for(self, Msg* m, PubHeaders* h) noexcept nogil:
-        """Return the last sequence of the subject of Nats-Expected-Last-Subject-Sequence, or 0 if there is none."""
+        """Return the last sequence of the subject about which the message has a condition, or 0 if there is none."""
         cdef uint64_t last
         if h.expected_last_subject.n:
             last = self.store.last_of(h.expected_last_subject.p, h.expected_last_subject.n, &self.turn.extra_work)
@@ -398,7 +398,7 @@ cdef class Stream(Sink):
             self.answers.add(m, kind, seq, NULL, 0)
 
     cdef bint refuse(self, Msg* m, int err_code, uint64_t seq) noexcept nogil:
-        """Answer with an error, and return True; `seq` is a value in its message or, for 10077, the reason."""
+        """Answer with an error, and return True; `seq` is a value in the text or, for 10077, the reason's number."""
         if (m.reply_len and not self.limits.features & NO_ACK) or self.turn.trace is not None:
             with gil:
                 self.refuse_with(m, refusal(err_code, seq, self.dedupe.last_msg_id))
@@ -503,7 +503,7 @@ cdef class Stream(Sink):
         self.turn.unsynced.append(self)
 
     def when_durable(self, done) -> None:
-        """Call `done` with None or an error when all commits so far are written (sync_interval "always": synced)."""
+        """Call `done` with None or an error when all commits so far are written or, with `sync_always`, synced."""
         if self.sync_always:
             self.calls.append(done)
             self.ask_for_sync()
@@ -612,11 +612,11 @@ cdef class Stream(Sink):
         self.special.clock_stepped()
 
     cdef int64_t now(self) noexcept nogil:
-        """Return the time of the turn, or of the entry that a replica applies; not for times of messages."""
+        """Return the time of the turn, or the time of the entry that a replica applies. New messages get `wall`."""
         return self.entry_ns or self.turn.now
 
     cdef int64_t wall(self) noexcept nogil:
-        """Return the wall time, or the time of the entry that a replica applies; for new messages and expiry."""
+        """Return the wall time, or the time of the entry that a replica applies. New messages and expiry use it."""
         return self.entry_ns or self.turn.now + self.turn.skew
 
     def expire(self) -> None:
@@ -695,7 +695,7 @@ cdef class Stream(Sink):
             self.inbox.queue()
 
     cdef int remove_acknowledged(self, StreamConsumer consumer, size_t most) except -1:
-        """Examine up to `most` acknowledged messages, and remove the unneeded; return the number examined."""
+        """Examine up to `most` acknowledged messages, remove those not needed, and return how many were examined."""
         cdef uint64_t seq, features = self.limits.features
         cdef bint shared = features & KEEPS_INTEREST or self.n_followers or len(self.consumers) > 1
         cdef list acknowledged = consumer.take_acknowledged(most) if features & REMOVES_ACKNOWLEDGED else []

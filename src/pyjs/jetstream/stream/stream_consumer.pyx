@@ -1,10 +1,11 @@
 """The interface between a stream and its consumers.
 
 A consumer refers to the store and, after `add_consumer`, to the stream's inbox, but not to the stream. It adds itself
-to `acknowledged` when it no longer needs messages (acknowledged, terminated, delivered with ack policy none) and the
-stream needs to know that; the stream takes their sequences in its turn, after the pumps (`Stream.read_inbox`). It
-adds itself to `waiting` when it has no more messages; `wake` adds it to Turn.consumers when a message may match, once
-per wait. A removal is reported to all consumers whose filters match, even to the one that acknowledged the message.
+to `acknowledged` when it no longer needs some messages (because they were acknowledged, terminated, or delivered with
+ack policy none) and the stream needs to know that. The stream takes the sequences of these messages in its turn,
+after the pumps (`Stream.read_inbox`). A consumer adds itself to `waiting` when it has no more messages. As soon as a
+message may match, `wake` adds it to Turn.consumers; this ends the wait. A removal is reported to all consumers whose
+filters match, even to the one that acknowledged the message.
 
 Compiled because removals and new messages are reported per message (benchmarks/: scaling).
 """
@@ -57,7 +58,7 @@ cdef class StreamInbox:
         self.waiting, self.acknowledged = {}, {}
 
     cpdef void caught_up(self, StreamConsumer consumer):
-        """Record that `consumer` is waiting. It is woken once, when there may be new messages for it."""
+        """Record that `consumer` is waiting. It is woken as soon as there may be new messages for it."""
         self.waiting[consumer] = None
 
     cpdef void has_acknowledged(self, StreamConsumer consumer):

@@ -1,12 +1,12 @@
 """Fills a stream from the files of nats-server's store: message blocks, their indexes, consumers.
 
-Blocks come in the order of their numbers, and messages in the order of their sequences. A message was removed if a
-tombstone in a later record, the index of its block (before nats-server 2.10), or the index of all blocks proves it.
-Like nats-server, this module ignores an index that does not match the blocks: messages that limits had removed then
-exist again, until the limits remove them again.
+Blocks come in the order of their numbers, and messages in the order of their sequences. A message counts as removed
+if this is shown by a tombstone in a later record, by the index of its block (before nats-server 2.10), or by the
+index of all blocks. Like nats-server, this module ignores an index that does not match the blocks: messages that
+limits had removed then exist again, until the limits remove them again.
 
-Damage is reported to the owner, which decides whether to continue. After a damaged record, reading continues if the
-next record is valid, otherwise with the next block.
+Damage is reported to the owner, which decides whether to continue. After a damaged record, reading continues with the
+next record if that is valid, otherwise with the next block.
 Source: rebuildStateFromBufLocked, recoverFullState and readIndexInfo in nats-server's server/filestore.go.
 """
 
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
             """Write all appended messages.
 
             Raises:
-                StoreFailed, ApiError: they cannot be written, or exceed a limit.
+                StoreFailed, ApiError: the messages cannot be written, or exceed a limit.
             """
 
 
@@ -133,7 +133,7 @@ class BlockFiles:
         self._build.commit()
 
     def _reading(self, parts: Callable[[], Iterable[bytes]]) -> Generator[Step, None, None]:
-        """Read the records in parts of the block, up to damage that no valid record follows."""
+        """Read the records in parts of the block; stop at damage that no valid record follows."""
         try:
             for part in parts():
                 self._reader.add(part)
@@ -192,7 +192,7 @@ class BlockFiles:
         self._torn_after = -1
 
     def finish(self) -> None:
-        """Record the sequences that damage at the end of the last block has lost; call this after `use_index`."""
+        """Record the sequences lost by damage at the end of the last block; call this after `use_index`."""
         self._mend(max(self._build.writer.store.last_seq, self.last_seq))
 
     def _report(self) -> None:
@@ -279,9 +279,10 @@ class ConsumerFiles:
 
 
 def check_sum(meta: bytes, given: bytes | None, name: str) -> None:
-    """Check the content of a `meta.inf` against `given`, that of its `meta.sum`, or None if there is no such file.
+    """Check the content of a `meta.inf` against its checksum.
 
-    `name` is `<stream>` or `<stream>/<consumer>`.
+    `given` is the content of its `meta.sum`, or None if there is no such file and thus nothing to check. `name` is
+    `<stream>` or `<stream>/<consumer>`.
 
     Raises:
         BadArchive: the contents do not match.

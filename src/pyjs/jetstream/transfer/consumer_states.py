@@ -1,8 +1,9 @@
 """The state of a consumer in archives, and its conversion to the form that this server stores.
 
 An archive has the delivered sequences, the ack floor, the time of each unacknowledged delivery, and the number of
-redeliveries of each message. It lacks the delays of naks: after a restore, such messages wait for `ack_wait`. It also
-lacks the list of a `last_per_subject` start: after a restore, the consumer continues with every message.
+redeliveries of each message. It lacks the delays of naks: after a restore, a message with such a delay waits for
+`ack_wait`. It also lacks the list of messages with which a `last_per_subject` consumer begins: after a restore, the
+consumer continues with every message.
 
 Messages that were given up may be below the ack floor, and must not count as acknowledged. So archives of this server
 have two more keys, which nats-server ignores:
@@ -68,7 +69,7 @@ def read_archived(data: bytes, name: str) -> Generator[None, None, tuple[Consume
 
     Raises:
         BadArchive: the JSON is invalid.
-        ApiError: 10025, the configuration is invalid.
+        ApiError: 10025 if the configuration is invalid.
     """
     try:
         found = orjson.loads(data)
@@ -86,7 +87,7 @@ def read_config(data: bytes, name: str) -> ConsumerConfig:
 
     Raises:
         BadArchive: the configuration belongs to another consumer.
-        ApiError: 10025, the configuration is invalid.
+        ApiError: 10025 if the configuration is invalid.
     """
     config = from_json(read(data, CONSUMER_CONFIG, False))
     if (config.durable_name or config.name or name) != name:

@@ -1,7 +1,7 @@
 """Conversion between the messages of a store and the entries of an archive, many at a time.
 
-Only for ordinary messages: both functions stop before a message that is unreadable, damaged, refused or expired, and
-the caller handles this message separately (snapshot.py, writing.py).
+The functions handle only ordinary messages. Both stop before a message that is unreadable, damaged, refused or
+expired, and the caller handles this message separately (snapshot.py, writing.py).
 
 Compiled, because no Python object is created per message (measured by benchmarks/archives.py).
 """
@@ -60,8 +60,9 @@ def append_messages(StreamStore store not None, EntryReader entries not None, ui
                     uint32_t subject_max, size_t size_max) -> int:
     """Append messages of an archive to a store; return the total size of their entries in bytes.
 
-    Stop after `size_max` bytes; before an entry that is incomplete, not a message, larger than `message_max`,
-    otherwise invalid, or refused by the store; and before a message with its own TTL in a stream that allows TTLs.
+    Stop after `size_max` bytes, and before an entry that is incomplete, is not a message, is larger than
+    `message_max`, is otherwise invalid, or is refused by the store. If `has_ttls` is set, also stop before a message
+    with its own TTL.
     """
     cdef EntryView e
     cdef size_t begin = entries._at

@@ -1,6 +1,7 @@
 """Builds a stream from the bytes of a version 2 archive, entry by entry.
 
-States: STATE (for the first entry), then CONSUMERS, MESSAGES and ENDED; pyjs.archive.entries describes the order.
+An archive consists of the parts STATE (the first entry), CONSUMERS and MESSAGES, in this order; pyjs.archive.entries
+describes them.
 """
 
 from __future__ import annotations

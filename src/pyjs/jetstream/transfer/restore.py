@@ -76,7 +76,7 @@ class Restore:
         self._timer: Timer | None = None
 
     def begin(self) -> str:
-        """Begin to receive chunks of the archive; return their subject."""
+        """Begin to receive chunks of the archive; return the subject to which the client publishes them."""
         self._subscription = self._js.account.subscribe_handler(self._subject.encode(), self._on_chunk)
         self._log("Starting restore")
         self._tell("create", {})

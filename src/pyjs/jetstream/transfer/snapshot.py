@@ -1,7 +1,7 @@
 """A snapshot: an archive of one stream is sent in chunks, as fast as the client acknowledges them.
 
 The archive is created while it is sent: a step reads some messages, and no step runs while a whole window of chunks
-is unacknowledged. Messages published after the start are left out; messages removed after it may be missing.
+is unacknowledged. Messages published after the start are left out; messages removed after the start may be missing.
 
 Source: ADR-63, nats-server's source; tests/conformance/test_archives.py restores archives on both servers.
 """
@@ -45,7 +45,7 @@ INTEREST_TIMEOUT_NS = 2 * NS_PER_S
 class Ended(Exception):
     """Raised if a snapshot cannot continue.
 
-    `status` is the status for the client. The exception's message is the reason for the advisory.
+    `status` is the status that the client gets. The exception's message is the reason that the advisory states.
     """
 
     def __init__(self, status: str, reason: str) -> None:

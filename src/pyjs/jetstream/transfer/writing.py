@@ -1,8 +1,8 @@
-"""The writer of a stream under construction: of its store and its consumers, which are not served yet.
+"""The writer of a stream under construction: it writes the store and the consumers, which are not served yet.
 
-This module does not use accounts, usage limits or running streams: a restore adds the complete stream to the account
-(building.py), an import renames its directory. Messages keep their sequences and times; missing sequences are used up
-without messages.
+This module does not use accounts, usage limits or running streams. A restore adds the complete stream to the account
+(building.py); an import renames the directory of the stream. Messages keep their sequences and times; missing
+sequences are used up without messages.
 
 Source: rules of a restore as in nats-server's source, server/stream_backup.go.
 """
@@ -175,7 +175,7 @@ class StreamWriter:
         return self._now_ns > message.ts + ttl_ns
 
     def skip_to(self, seq: int) -> None:
-        """Use up every sequence up to `seq` without messages.
+        """Use up every sequence up to `seq` without storing messages.
 
         Raises:
             StoreFailed: the sequences cannot be written.
@@ -201,7 +201,7 @@ class StreamWriter:
         """Write all appended messages.
 
         Raises:
-            StoreFailed: they cannot be written.
+            StoreFailed: the messages cannot be written.
         """
         self.uncommitted = 0
         self.store.flush()

@@ -1,8 +1,8 @@
 """The reasons why a consumer delivers nothing.
 
 The reasons are the conditions that end a pump (consumer.pyx: `deliver_some`), and those under which no message is
-left to deliver. An operator should fix the first reason; once it is fixed, the next one stops the consumer. Without a
-reason that stops deliveries, the consumer delivers.
+left to deliver. An operator should remove the first reason; after that, the next reason stops the consumer. If no
+reason stops deliveries, the consumer delivers.
 This module reads the state of the consumer, and changes nothing. It has no cost until a client requests the reasons.
 """
 

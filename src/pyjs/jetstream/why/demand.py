@@ -66,7 +66,7 @@ def _next_message(consumer: Consumer) -> dict[str, Any]:
 
 
 def _is_served(consumer: Consumer) -> bool:
-    """Return whether one of the waiting requests may get the next message, or no message is ready."""
+    """Return True if a waiting request may get the next message, or if no message is ready."""
     requests, again = consumer.requests, consumer.acks.pending.n_queued > 0
     assert requests is not None
     unread = consumer.cursor.num_pending()

@@ -1,7 +1,8 @@
-"""The reasons why a stream of a cluster has no leader: the servers that are away, the replicas that wait, the quorum.
+"""The reasons why a stream of a cluster has no leader: which servers are away, which replicas wait, the quorum.
 
-A server knows which others answer. Only a replica's own server knows its last entry and the reason why it is not
-current: this is its view (`view_of`), which the server that answers a client requests (member/questions.py).
+Every server knows which other servers answer. But only the server of a replica knows the last entry of the replica,
+and the reason why the replica is not current. Both are in that server's view of the stream (`view_of`). The server
+that answers a client requests the views of the other servers (member/questions.py).
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def view_of(js: JetStream, name: str) -> dict[str, Any]:
-    """Return this server's view of a stream that it has; empty if it has no stream of that name.
+    """Return this server's view of one of its streams, or {} if no stream `name` is assigned to this server.
 
     `node` and `leader` are numbers of servers, `last` is the index of the replica's last log entry, and `cause` is
     the reason why the replica is not current.

@@ -20,7 +20,7 @@ LETTERS_MAX = 64  # maximum characters compared letter by letter, since the time
 
 
 def nearest(store: StreamStore, wanted: bytes) -> Generator[None, None, list[str]]:
-    """Return up to SHOWN stored subjects, most similar to `wanted` first; yield between steps.
+    """Return up to SHOWN stored subjects that are similar to `wanted`, the most similar first; yield between steps.
 
     Only the first SUBJECTS_MAX subjects are compared.
     """

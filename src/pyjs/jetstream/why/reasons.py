@@ -91,7 +91,7 @@ class Moment:
 
 
 def about(ns: int) -> str:
-    """Return a duration as text, in whole seconds, or in whole milliseconds below ten seconds."""
+    """Return a duration as text: in whole seconds, or in whole milliseconds if it is below ten seconds."""
     unit = NS_PER_S if ns >= 10 * NS_PER_S else NS_PER_MS
     return duration_text(ns // unit * unit)
 

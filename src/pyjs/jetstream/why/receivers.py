@@ -1,7 +1,7 @@
-"""The clients that receive the messages of a consumer: subscribers of its deliver subject or of waiting requests.
+"""The clients that receive a consumer's messages: through its deliver subject, or as the answers to their requests.
 
-A client of another account may ask about a stream through an import. The report does not show it any clients, since
-they belong to another account.
+A client may ask through an import about a stream of another account. The report for such a client shows no receivers,
+since they are clients of the other account.
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ class Receivers(NamedTuple):
     is_shown: bool
 
     def fields(self, name: str) -> dict[str, Any]:
-        """Return the clients as a field of a reason, identified as in /connz, with the pending bytes of each."""
+        """Return the field `name` of a reason: a list of the clients as /connz shows them, with their pending bytes.
+
+        Return {} if clients must not be shown.
+        """
         if not self.is_shown:
             return {}
         return {

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def why_stream(js: JetStream, stream: Stream) -> list[Reason]:
-    """Return the reasons why a stream refuses publishes, and facts about it, most important first."""
+    """Return the reasons why a stream refuses publishes, and facts about the stream, most important first."""
     found = (
         _configured(stream),
         _store(stream),

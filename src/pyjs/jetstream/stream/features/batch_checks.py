@@ -132,7 +132,7 @@ class BatchChecks:
         return self._state.wall_ns()
 
     def last_headers(self, subject: bytes) -> bytes | None:
-        """Return the headers of the last message of a subject, in this batch or stored, or None."""
+        """Return the headers of the last message of a subject, which is in this batch or stored, or None."""
         return self._last[subject] if subject in self._last else self._state.last_headers(subject)
 
     def _check_alone(self, headers: bytes, payload_size: int) -> None:

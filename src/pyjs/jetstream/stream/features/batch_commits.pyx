@@ -325,10 +325,10 @@ cdef class BatchCommits:
         errcodes.ACCOUNT_RESOURCES_EXCEEDED.raise_if(0 <= usage.max < usage.used + size)
 
     cdef size_t count_to_check(self, AtomicBatch batch) noexcept nogil:
-        """Return the number of messages, from the first one, that need the checks in Python.
+        """Return how many messages, counted from the first one, need the checks in Python.
 
-        Messages after the last one with a special header do not need them, unless an option of the stream requires
-        the checks of all messages.
+        Messages after the last message with a special header do not need these checks, unless an option of the
+        stream requires them for all messages.
         """
         cdef size_t n = batch.n
         if self.stream.limits.features & (COUNTS | SCHEDULES | DISCARD_NEW | DISCARD_NEW_PER_SUBJECT):
@@ -377,7 +377,7 @@ cdef class BatchCommits:
         return seq
 
     cdef bint is_wanted(self, Msg* m) noexcept nogil:
-        """Return whether the stream stores the message; an interest stream does if it matches a consumer's filter."""
+        """Return whether the stream stores the message; an interest stream stores what a filter matches."""
         return not self.stream.limits.features & KEEPS_INTEREST \
             or self.stream.interest.wanted(m.subject, m.subject_len)
 

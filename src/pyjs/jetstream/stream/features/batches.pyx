@@ -1,4 +1,4 @@
-"""Atomic batches: messages are staged in memory until the last one commits all of them, or none.
+"""Atomic batches: messages are staged in memory until the last one commits them; all are stored, or none.
 
 A batch is open from its message 1 to its commit, an error, or the end of its idle time. Its messages are checked
 (batch_checks.py) and stored only when it is committed. Until then, they are staged in one buffer per batch, without
@@ -185,7 +185,7 @@ cdef class AtomicBatches:
         self.last = AtomicBatch(b"")
 
     cdef bint goes_on(self, Msg* m, BatchHeaders* h) noexcept nogil:
-        """Return whether a message continues the batch used last, within the limits, and is not its last message."""
+        """Return whether a message that is not the last one continues the batch used last, within the limits."""
         return (h.seq == <int64_t> self.last.n + 1 and h.seq > 1 and not h.has_commit and not h.has_level
                 and h.id.n == self.last.id_len and memcmp(h.id.p, self.last.id_text, h.id.n) == 0
                 and self.last.n < self.msgs_max and self.has_room(m))
@@ -247,7 +247,7 @@ cdef class AtomicBatches:
         return self.usage.bytes + size <= self.usage.bytes_max
 
     cdef AtomicBatch begin(self, bytes batch_id, int64_t seq, int64_t size, int64_t now_ns):
-        """Open a batch for a message with the batch sequence `seq`; `size` is the batch's number of messages so far.
+        """Open a batch for a message with the batch sequence `seq`, with which the batch would have `size` messages.
 
         Raises:
             ApiError: `seq` is not 1, or too many batches are open.

@@ -25,8 +25,8 @@ def later_refusal(
 ) -> ApiError | None:
     """Return the error for a header, or None if the checks at this `point` find none.
 
-    `point` selects the checks by their place in nats-server: 0 before any condition, 1 after the expected stream,
-    2 after the expected sequences, 3 just before storing.
+    `point` selects the checks by their place in nats-server: 0 is before any condition, 1 is after the check of the
+    expected stream, 2 is after the checks of the expected sequences, and 3 is just before storing.
 
     Raises:
         ApiError, NotNow: a message that a check needs cannot be read, as for `View.last_headers`.

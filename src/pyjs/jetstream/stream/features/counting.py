@@ -1,8 +1,8 @@
 """Counters: the Nats-Incr of a message is added to the last value of its subject, and the sum is stored.
 
-Numbers have any size, as in nats-server: thousands of digits are read and written in parts, because Python limits the
-digits of one conversion. A copied message has the total value of its origin. The header Nats-Counter-Sources of the
-subject's last message has the last known value of every origin; only the change since then is added.
+Numbers may have any size, as in nats-server: thousands of digits are read and written in parts, because Python limits
+the digits of one conversion. A copied message has the total value of its origin. The header Nats-Counter-Sources of
+the subject's last message has the last known value of every origin; only the change since that value is added.
 
 This module handles only headers and payloads; the stream finds the last message and stores the new one.
 Source: ADR-49; order, error messages and headers probed on nats-server 2.15.1 (tests/conformance/scenarios/counter).

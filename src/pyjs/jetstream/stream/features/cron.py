@@ -3,8 +3,8 @@
 No library refuses exactly the patterns that this dialect refuses: croniter and cronsim also accept `L`, `#` and
 weekday 7, and have other rules for jumps of the clock.
 
-A field is a list of ranges: `*`, `?`, a number or a name, `a-b`, each with `/step`; `a/step` ends at the maximum. If
-neither day nor weekday has a star, one of them must match; otherwise both must match.
+A field is a list of ranges. A range is `*`, `?`, a number, a name or `a-b`, and may end with `/step`; `a/step` goes
+up to the maximum. If neither day nor weekday has a star, one of them must match; otherwise both must match.
 
 The search moves a point in time forward, field by field from month to second, and begins again when a field wraps
 around. So hours that the clock skips do not match, and hours that it repeats match twice, as in nats-server.
@@ -192,7 +192,7 @@ class Cron:
 
 
 class _Walk:
-    """A point in time that moves forward, and the wall time of its zone."""
+    """A point in time that moves forward, with its wall time in one zone."""
 
     __slots__ = ("at_s", "truncated", "wall", "zone")
 

@@ -2,8 +2,8 @@
 
 The reply subject of a message has all parameters: `<prefix>.<id>.<flow>.<ok or fail>.<sequence>.<operation>.$FI`. A
 batch with gap mode `fail` ends if a message is missing; a batch with `ok` continues. Every n-th message is
-acknowledged, and the acknowledgement states the next n. It doubles or halves each time, towards the lower of the
-client's maximum and 500 divided by the number of open batches.
+acknowledged, and the acknowledgement states the next n. The number n doubles or halves each time, towards the
+client's maximum or, if that is lower, 500 divided by the number of open batches.
 
 Invariant of an open batch: acked_seq <= done_seq <= last_seq.
 

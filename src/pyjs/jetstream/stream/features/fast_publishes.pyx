@@ -154,7 +154,7 @@ cdef class FastPublishes(Sink):
             self.check(m, r, batch, headers)
 
     cdef bint follows(self, Msg* m, FastReply* r, FastBatch batch) except -1:
-        """Return whether the batch accepts the sequence of the message; if it is not the next one, report a gap."""
+        """Return whether the batch accepts the sequence of the message; report a gap if it is not the next one."""
         cdef uint64_t expected = batch.last_seq + 1
         if r.seq != expected:
             self.say(m, b'{"type":"gap","last_seq":%d,"seq":%d}' % (expected, r.seq))

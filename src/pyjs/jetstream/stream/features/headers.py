@@ -1,4 +1,4 @@
-"""Values of a header block, read and replaced as in nats-server: names must match exactly, the first match counts.
+"""Values of a header block, read and replaced as in nats-server: names must match exactly; the first match counts.
 
 This module knows nothing of the meaning of a header. Source: nats.docs "Headers", probed on nats-server 2.15.1.
 """
@@ -38,7 +38,7 @@ def fields_of(headers: bytes) -> Mapping[bytes, bytes]:
 
 
 def with_value(headers: bytes, name: bytes, value: bytes) -> bytes:
-    """Return `headers` with the value of `name` replaced, or appended as a new last line."""
+    """Return `headers` with the value of `name` replaced by `value`, or with a new last line for both."""
     head, found, rest = headers.partition(b"\r\n%b:" % name)
     if not found:
         return added(headers, name, value)
@@ -52,7 +52,7 @@ def added(headers: bytes, name: bytes, value: bytes) -> bytes:
 
 
 def without(headers: bytes, name: bytes) -> bytes:
-    """Return `headers` without the lines `name`, or b"" if no line is left."""
+    """Return `headers` without the lines of the header `name`, or b"" if no line is left."""
     lines = headers[:-2].split(b"\r\n")[:-1]
     left = [line for line in lines if not line.startswith(name + b":")]
     return b"" if len(left) < 2 else b"\r\n".join(left) + _END

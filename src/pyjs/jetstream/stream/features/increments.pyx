@@ -1,7 +1,7 @@
 """Counters with small numbers: the sum of an increment and a stored value, without Python objects.
 
-Handles numbers of up to 18 digits, whose sum fits 64 bits, and messages without other headers that matter.
-All other cases are left to counting.py, with the same results.
+This module handles numbers of up to 18 digits, whose sum fits into 64 bits, in messages in which no other header has
+an effect. All other cases are left to counting.py, with the same results.
 
 This module knows nothing of streams. Compiled: runs for every message of a counter (benchmarks/batches.py: counter).
 Source: ADR-49.
@@ -29,7 +29,7 @@ cdef bint is_only_increment(PubHeaders* h) noexcept nogil:
 
 
 cdef bint small_number(Value v, int64_t* out) noexcept nogil:
-    """Set `out` to the decimal number `v`; return False unless it has 1 to 18 digits and at most a sign."""
+    """Set `out` to the decimal number `v`; return False unless `v` has 1 to 18 digits, perhaps after a sign."""
     cdef int64_t total = 0
     cdef uint32_t i = 1 if v.n and (v.p[0] == c'-' or v.p[0] == c'+') else 0
     if v.n == i or v.n - i > DIGITS_MAX:
@@ -44,7 +44,7 @@ cdef bint small_number(Value v, int64_t* out) noexcept nogil:
 
 
 cdef bint small_value(Record* r, int64_t* out) noexcept nogil:
-    """Set `out` to the number in a stored payload; return False if it is not small, or the counter has origins."""
+    """Set `out` to the number in a stored payload; return False if it is not small or the counter has origins."""
     cdef const char* p = r.body + r.header_len
     cdef size_t n = r.size - r.header_len
     cdef Value v

@@ -32,7 +32,7 @@ cdef int[12] MONTH_DAYS = [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31]
 
 
 cdef int two_digits(const char* p) noexcept nogil:
-    """Return the number of two digits at `p`, or -1 if these are not digits."""
+    """Return the number that the two digits at `p` form, or -1 if they are not digits."""
     if not (c'0' <= p[0] <= c'9' and c'0' <= p[1] <= c'9'):
         return -1
     return 10 * (p[0] - c'0') + (p[1] - c'0')

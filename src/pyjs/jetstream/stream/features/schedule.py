@@ -1,11 +1,12 @@
 """Message schedules: the next time at which a message with Nats-Schedule fires, and the headers of its products.
 
 A schedule is `@at` with a time, `@every` with a duration, six cron fields, or a name such as `@daily`. It belongs to
-a subject; a later message of this subject replaces or ends it. Each firing publishes the message, or the last message
-of Nats-Schedule-Source, under Nats-Schedule-Target. The header Nats-Scheduler of the published message has the
-schedule's subject, and Nats-Schedule-Next the time of the next firing, or `purge` if this was the last one.
+a subject; a later message of this subject replaces or ends it. Each firing publishes the message of the schedule, or
+the last message of the subject in Nats-Schedule-Source, under the subject in Nats-Schedule-Target. In the published
+message, Nats-Scheduler has the schedule's subject. Nats-Schedule-Next has the time of the next firing, or `purge`
+after the last firing.
 
-Pure functions of headers and times; scheduling.pyx stores the schedules of a stream.
+These are pure functions of headers and times; scheduling.pyx stores the schedules of a stream.
 Source: ADR-51; order, error messages and headers probed on nats-server 2.15.1 (tests/conformance/scenarios/schedule).
 """
 
@@ -94,7 +95,7 @@ def zone_of(name: bytes) -> tzinfo:
     """Return the time zone with this name in the system's database; "Local" is UTC.
 
     Raises:
-        ApiError: 10223, there is no such zone.
+        ApiError: 10223 if there is no such zone.
     """
     from zoneinfo import ZoneInfo  # imported lazily, since it takes 3 ms and most servers have no schedule
 
@@ -115,7 +116,7 @@ def next_due(headers: bytes, after_ns: int, now_ns: int) -> Due | None:
     Firings before `now_ns` are skipped, except that of `@at`.
 
     Raises:
-        ApiError: 10223, the zone is invalid; 10189, the pattern is invalid.
+        ApiError: 10223 if the zone is invalid, 10189 if the pattern is invalid.
     """
     fields = fields_of(headers)
     zone_name = fields.get(ZONE)
@@ -251,7 +252,7 @@ def _ending_error(config: StreamConfig, headers: bytes, subject: bytes, view: Vi
 
 
 def with_rollup(headers: bytes) -> bytes:
-    """Return the header block to store: that of a schedule gets a roll-up header if it has none."""
+    """Return the header block to store, in which a schedule has a roll-up header; it is added if it is missing."""
     fields = fields_of(headers)
     if not fields.get(SCHEDULE) or fields.get(b"Nats-Rollup"):
         return headers
@@ -286,9 +287,10 @@ def continued_by(headers: bytes) -> tuple[bytes, int] | None:
 
 
 def following(headers: bytes, at_ns: int, now_ns: int) -> Due | None:
-    """Return the firing of a stored schedule after the one at `at_ns`; after the last one, `repeats` is False.
+    """Return the firing of a stored schedule that follows the firing at `at_ns`.
 
-    Return None if the message is not a valid schedule or has no target.
+    If the firing at `at_ns` was the last one, `repeats` is False. Return None if the message is not a valid schedule
+    or has no target.
     """
     try:
         due = next_due(headers, at_ns, now_ns)
@@ -302,8 +304,8 @@ def following(headers: bytes, at_ns: int, now_ns: int) -> Due | None:
 def produced_headers(schedule: bytes, subject: bytes, content: bytes, due: Due) -> bytes:
     """Return the header block of the message that a firing publishes.
 
-    `schedule` is the header block of the schedule under `subject`, `content` the header block of the message to
-    publish, and `due` the next firing.
+    `schedule` is the header block of the schedule, whose subject is `subject`. `content` is the header block of the
+    message to publish, and `due` is the next firing.
     """
     lines = content[:-2].split(b"\r\n")[1:-1]
     kept = [

@@ -244,7 +244,7 @@ cdef class Scheduling:
         return schedule if last is None else last
 
     cdef bytes transformed(self, bytes subject, uint64_t seq, int64_t at_ns):
-        """Return the target of a firing after the subject transform, which is equal on all replicas of the stream."""
+        """Return the target of a firing after the subject transform; the result is the same on all replicas."""
         transform = self.stream.transform
         if transform is None:
             return subject

@@ -1,9 +1,9 @@
 """Publishes that need more than a check and an append: those of batches, counters and schedules.
 
 A stream's ingest passes a message to this part if its reply subject, a header or an option of the stream requires it.
-Messages of batches and counters arrive before any check of the ingest; unless a small increment is the only header
-with an effect, the conditions of a counter's headers are checked here. A schedule gets a roll-up header, and returns
-to the ingest; scheduling.pyx publishes it when it is due.
+Messages of batches and counters arrive before any check of the ingest. So the conditions in the headers of a
+counter's message are checked here, unless a small increment is the only header with an effect. A schedule gets a
+roll-up header, and returns to the ingest; scheduling.pyx publishes its message when the schedule is due.
 
 Compiled because it uses compiled functions of the ingest (benchmarks/: JetStream async publish); plain Python modules
 of this package make the decisions.
@@ -108,7 +108,10 @@ cdef class SpecialPublishes(Sink):
 
     # -- batches -----------------------------------------------------------------------------------------------
     cdef void batched(self, Msg* m, bint special) noexcept nogil:
-        """Stage a message of an atomic batch or commit the batch, and answer; `special`: the message needs checks."""
+        """Stage a message of an atomic batch or commit the batch, and answer.
+
+        `special` means that a header of the message needs a check or has an effect.
+        """
         cdef BatchHeaders h
         cdef int64_t now_ns = self.stream.turn.now
         if self.is_refused(m):
@@ -277,8 +280,8 @@ cdef class SpecialPublishes(Sink):
         """Return the header block of the last message of a subject, or None if there is none.
 
         Raises:
-            ApiError: the message cannot be read now.
-            NotNow: the same, in a replicated stream.
+            ApiError: the message cannot be read now, and the stream is not replicated.
+            NotNow: the message cannot be read now, and the stream is replicated.
         """
         cdef uint64_t seq = self.stream.store.catalogue.last_seq_of(subject, len(subject))
         try:
@@ -363,7 +366,7 @@ cdef class SpecialPublishes(Sink):
         return True
 
     cdef void store_sum(self, Msg* m, PubHeaders* h, size_t size) noexcept nogil:
-        """Store the message in `scratch`, whose size is `size` bytes, and answer with the counter's value."""
+        """Store the message that was composed in `scratch` (`size` bytes), and answer with the counter's value."""
         cdef char body[ACK_SIZE_MAX]
         cdef size_t n, value_size = size - m.size
         cdef uint64_t seq
@@ -396,8 +399,8 @@ cdef class SpecialPublishes(Sink):
     def count(self, uint64_t last_seq, bytes headers, copied=None) -> tuple:
         """Return headers, payload and value for the message of a counter.
 
-        `last_seq` is that of the last message of its subject, or 0; `copied` is the payload of another stream's
-        message.
+        `last_seq` is the sequence of the last message of the subject, or 0 if there is none. If the message is a copy
+        from another stream, `copied` is its payload, otherwise None.
 
         Raises:
             ApiError: the message cannot be counted.

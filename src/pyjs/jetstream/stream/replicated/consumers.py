@@ -1,25 +1,26 @@
 """The consumers of a replicated stream: their committed states, which every replica has.
 
 An entry creates, configures or deletes a consumer. Other entries have the changes of a turn, in the encoding of a
-consumer's log, or a whole state where changes cannot express it: after a purge or a reset, after proposed changes
-were lost, and when the changes have become larger than a state. A replica appends these bytes without decoding them.
-So all replicas have the same bytes after the same entry, whatever their stores contain, and applying entries again
-after a restart has the same result. This holds for all consumers of the stream, even those with `num_replicas` 1,
-memory storage or an `inactive_threshold`.
+consumer's log, or the whole state of a consumer. A whole state is proposed after a purge or a reset, after proposed
+changes were lost, and when the changes have become larger than a state. A replica stores these bytes without decoding
+them. So all replicas have the same bytes after the same entry, whatever their stores contain, and applying entries
+again after a restart has the same result. This holds for all consumers of the stream, even those with `num_replicas`
+1, memory storage or an `inactive_threshold`.
 
 On the leader, each consumer is open. As on a single server, it delivers and handles acks before they are stored, but
 it proposes its changes instead of writing a file (proposed_state.py). On followers, a `CommittedConsumer` takes its
 place in the stream: its filters decide which messages an interest stream stores.
 
-The leader proposes the removal of acknowledged messages from an interest or workqueue stream after the acks. So a
-committed removal implies that its acks are committed, and every replica removes the same messages.
+The leader proposes the removal of acknowledged messages from an interest or workqueue stream after the acks of these
+messages. So a committed removal implies that the acks are committed, and every replica removes the same messages.
 
-A new leader opens each consumer with its committed state. If a newer server has committed changes that this one does
-not know, the consumer is offline, and its messages stay, until a server that knows them leads. Otherwise:
+A new leader opens each consumer with its committed state. If a newer server has committed changes that this server
+does not know, the consumer is offline, and its messages stay, until a server that knows these changes leads.
+Otherwise:
 
-- No message is skipped: if its delivery was not committed, it is delivered as if for the first time; if its ack
-  was not committed, it is still pending.
-- A pending message is delivered again once its ack wait is over; its number of deliveries is the committed one. A
+- No message is skipped. If the delivery of a message was not committed, the message is delivered as if for the first
+  time. If the ack of a message was not committed, the message is still pending.
+- A pending message is delivered again as soon as its ack wait is over; it keeps its committed number of deliveries. A
   message is also delivered again if the old leader could not commit its delivery or ack. A double ack is answered
   only after its commit.
 - Waiting pull requests are lost: they get 409 Leadership Change. The pin of a priority group is lost, so the next
@@ -97,7 +98,7 @@ def read_positions(body: bytes) -> dict[bytes, tuple[int, bytes]]:
 
 
 class CommittedConsumer(StreamConsumer):
-    """The committed state of one consumer, which represents the consumer in the stream while it is not open."""
+    """The committed state of one consumer, and its substitute in the stream while the consumer is not open."""
 
     def __init__(self, name: str, created_ns: int, config: bytes, state: bytes) -> None:
         self.created_ns = created_ns
@@ -125,9 +126,9 @@ class Opener(Protocol):
         """Do the long part of opening a consumer, in steps."""
 
     def open(self, consumer: CommittedConsumer) -> StreamConsumer | None:
-        """Return the open consumer with the committed state; it is added to the stream and started.
+        """Open a consumer with its committed state, add it to the stream, start it, and return it.
 
-        Return None if a newer server has committed that state; nothing is changed.
+        If a newer server has committed that state, change nothing, and return None.
         """
 
     def configure(self, consumer: StreamConsumer, config: ConsumerConfig) -> None:
@@ -162,7 +163,7 @@ class ReplicatedConsumers:
         """Apply one item of a checked payload, unless its entry was applied already.
 
         Raises:
-            ApiError: 10148, a consumer of that name exists; 10014, there is no such consumer.
+            ApiError: 10148 if a consumer of that name exists, 10014 if there is no such consumer.
         """
         if self._has_entry:
             return
@@ -179,7 +180,7 @@ class ReplicatedConsumers:
         _APPLY[kind](self, consumer, body[CREATED.size :])
 
     def apply_again(self, index: int, payload: bytes) -> None:
-        """Apply only the items of an entry about consumers and positions, as the store already has its messages."""
+        """Apply those items of an entry that are about consumers or positions; the store already has the messages."""
         if index <= self.index:
             return
         self.begin(index)
@@ -291,7 +292,7 @@ class ReplicatedConsumers:
         return data
 
     def load(self, data: bytes) -> None:
-        """Replace all consumers with those in a dump; the caller must then apply the entries after it.
+        """Replace all consumers with those in a dump; the caller must then apply the entries after the dump.
 
         The store may be ahead of the dump, but must not be behind it: an interest stream stores only the messages
         that its consumers at that moment need.

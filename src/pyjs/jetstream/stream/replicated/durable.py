@@ -1,4 +1,4 @@
-"""Waits for a sync of a replica's store, for code that needs its writes to be durable."""
+"""Waits until the writes of a stream's store are durable."""
 
 from __future__ import annotations
 

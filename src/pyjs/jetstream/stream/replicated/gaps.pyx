@@ -9,11 +9,11 @@ must be the same with and without the lost messages:
 - A known id is a duplicate. An unknown id is new if all lost messages are older than the duplicate window.
 - A counter adds to the last message of its subject.
 - A schedule that a lost message may have replaced does not fire, and no subject gets a marker when it expires.
-- `discard new` can be decided if the message would fit even with all lost messages; their bytes are unknown, so it
-  cannot be decided with `max_bytes`.
+- `discard new` can be decided if the message would fit even with all lost messages. The bytes of these are unknown,
+  so `discard new` cannot be decided if `max_bytes` is set.
 
-The leader refuses any other publish. A replica that has lost messages and finds such a publish in an entry of another
-leader closes itself until an undamaged replica answers (stream_machine.py).
+The leader refuses a publish that it cannot decide. If a replica that has lost messages finds such a publish in an
+entry of another leader, it closes itself until an undamaged replica answers (stream_machine.py).
 
 Compiled because it uses compiled parts of the ingest (benchmarks/replica.py).
 """
@@ -87,7 +87,7 @@ cdef class Gaps:
         return True
 
     cdef bint may_lack_room(self, Msg* m, uint64_t more) noexcept nogil:
-        """Return whether `discard new` may refuse a message only on replicas that have the lost messages."""
+        """Return whether `discard new` may refuse a message on replicas that have the lost messages, but not here."""
         if not self.stream.limits.features & (DISCARD_NEW | DISCARD_NEW_PER_SUBJECT):
             return False
         if self.stream.limits.max_bytes > 0:

@@ -1,4 +1,4 @@
-"""The clock of a leader, compared with the times of the entries before."""
+"""The clock of a leader, compared with the times of the previous entries."""
 from libc.stdint cimport int64_t
 
 from pyjs.jetstream.stream.replicated.payload cimport Item

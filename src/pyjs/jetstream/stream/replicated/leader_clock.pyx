@@ -1,14 +1,15 @@
-"""The step of a leader's wall clock that did not elapse since the entry before.
+"""Steps of a leader's clock: by how much it advances between two entries in excess of the time that elapses.
 
-The time of an entry is `now + skew`, where `now` is the monotonic time and `skew` its distance to the wall time. A
-follower notes this distance for each entry: the time of the entry minus its own monotonic time. If it becomes the
-leader and its skew is higher, its next entry would advance the time by more than has elapsed. While it leads, its
-skew grows if its wall clock is set forward.
+The time of an entry is `now + skew`, where `now` is the monotonic time and `skew` is the distance from `now` to the
+wall time. A follower notes this distance for each entry: the time of the entry minus the follower's monotonic time.
+If the follower becomes the leader and its own skew is higher, its next entry would advance the time by more than has
+elapsed. The same happens if the wall clock of a leader is set forward, which increases its skew.
 
-The step is the difference. A follower applies an entry some time after the leader has proposed it, and a replica that
-was restarted does not know when its last entry was proposed. Then the step is too long, and ids count longer.
+The step is the increase of the skew. A follower applies an entry some time after the leader has proposed it, and a
+replica that was restarted does not know when its last entry was proposed. The step is then too long, and ids count
+longer.
 
-A lower skew is no step: the time of entries then stays constant until the clock has reached it.
+A decrease of the skew is no step: the time of entries then stays constant until the clock has reached it.
 
 Compiled because it is part of the application of each entry (benchmarks/replica.py).
 """
@@ -25,12 +26,12 @@ cdef class LeaderClock:
         self.least_skew, self.is_known = time_ns - now_ns, True
 
     cdef void lead(self, int64_t skew) noexcept nogil:
-        """Begin to lead; without an entry to compare with, the clock is right."""
+        """Begin to lead. If there is no entry to compare the clock with, the clock counts as right."""
         if not self.is_known:
             self.least_skew, self.is_known = skew, True
 
     cdef int64_t step(self, int64_t skew) noexcept nogil:
-        """Return the ns to report before the next entry, or 0."""
+        """Return the step in ns that must be reported before the next entry, or 0 if there is none."""
         if skew - self.least_skew >= TOLERANCE_NS:
             return skew - self.least_skew
         self.least_skew = min(self.least_skew, skew)
@@ -42,14 +43,14 @@ cdef class LeaderClock:
         self.in_flight += 1
 
     cdef void ended(self, int64_t step, bint is_lost) noexcept nogil:
-        """Note that a proposed step is applied or lost. A leader reports a lost one again, with later ones."""
+        """Note that a proposed step is applied or lost. A leader reports a lost step again, with later steps."""
         if is_lost:
             self.least_skew -= step
         self.in_flight -= 1
 
 
 cdef int note_step(Stream stream, int64_t previous_ns, Item* item) except -1:
-    """Remember that a part of the time since the entry at `previous_ns` did not elapse."""
+    """Record a step: since the entry at `previous_ns`, the clock has advanced by more than the elapsed time."""
     cdef int64_t ns = 0
     memcpy(&ns, item.body, 8)
     if stream.dedupe.window_ns:

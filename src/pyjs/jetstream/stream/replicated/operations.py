@@ -61,7 +61,7 @@ def skip(seq: int) -> bytes:
 
 
 def nothing() -> bytes:
-    """Return the payload of an entry without effect: when it is applied, all entries before it are applied too."""
+    """Return the payload of an entry without effect; when it is applied, all earlier entries are applied too."""
     return skip(0)
 
 
@@ -72,7 +72,7 @@ def apply_operation(replica: Replica, kind: str, subject: bytes, body: bytes) ->
     """Apply the operation of a checked payload, and return its result.
 
     Raises:
-        ApiError: the operation is refused, by every replica.
+        ApiError: the operation is refused. Every replica refuses it with the same error.
     """
     if kind.startswith("consumer"):
         return replica.consumers.apply(kind, subject, body)

@@ -24,11 +24,11 @@
 | 15 mirrored | its subject | headers, payload, seq u64, time i64 |
 | 16 sourced | its subject | headers, payload |
 | 17 positions | | msgpack list: name of a source, sequence in its origin, identity of the origin; and so on |
-| 18 clock step | | ns i64, > 0: the part of the time since the entry before that did not elapse |
+| 18 clock step | | ns i64, > 0: the advance of the clock since the previous entry, minus the elapsed time |
 
-`created` distinguishes a consumer from an earlier one of the same name. A payload is empty; or it has messages,
-batches, copies, positions, and changes and states of consumers; or it has one item of another kind. It has no reply
-subjects, since only the leader that proposed the payload answers.
+`created` distinguishes a consumer from an earlier one of the same name. A payload may be empty, or have any number of
+items of the kinds 1, 2 and 13 to 17. An item of another kind is alone in its payload. A payload has no reply
+subjects, since only the leader that proposed it answers.
 
 The whole payload is checked before any part of it is applied. This module knows nothing of streams. Compiled because
 it handles every message of a replicated stream (benchmarks/replica.py).
@@ -291,7 +291,7 @@ cdef const char* consumer_fault(Item* item) noexcept nogil:
 
 
 cdef inline bint is_alone(int kind) noexcept nogil:
-    """Return whether an item of this kind, neither a message nor a batch, is the only one of its payload."""
+    """Return whether an item of this kind, which is neither a message nor a batch, must be alone in its payload."""
     return kind < ITEM_CONSUMER_CHANGES or kind == ITEM_CLOCK_STEP
 
 
@@ -335,7 +335,7 @@ cdef const char* items_fault(const char* p, size_t n, size_t begin, size_t end, 
 
 
 cpdef str payload_fault(bytes payload):
-    """Return the fault of a payload, with its offset, as text, or None if the payload can be applied."""
+    """Return the fault of a payload and its offset as text, or None if the payload can be applied."""
     cdef const char* p = payload
     cdef size_t n = len(payload), at = 0
     cdef uint32_t items = 0, told = 0

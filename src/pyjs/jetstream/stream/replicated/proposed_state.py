@@ -1,7 +1,7 @@
-"""The state of an open consumer of a replicated stream: proposes the changes that a single server writes to a file.
+"""The state of an open consumer of a replicated stream, for changes that a single server would write to a file.
 
-It replaces `ConsumerStateFile` in the consumer's StateKeeper, so changes are either written or proposed. They become
-a part of this turn's payload, and are not committed yet when `append` returns; `when_synced` reports when they are.
+It replaces `ConsumerStateFile` in the consumer's StateKeeper, so changes are proposed instead of written. They become
+a part of this turn's payload, and are not committed yet when `append` returns; `when_synced` reports their commit.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class ProposedState:
         self._begin(data)
 
     def payload_of(self, data: bytes) -> bytes:
-        """Return a payload for `Replica.operate` with the whole state `data`, or without changes if that is empty."""
+        """Return a payload for `Replica.operate` with the whole state `data`; without changes if `data` is empty."""
         if not data:
             return operation("consumer changes", self._created, self._name)
         self._begin(data)
@@ -48,7 +48,7 @@ class ProposedState:
         self.deltas_size, self.snapshot_size = 0, len(data)
 
     def when_synced(self, done: Callable[[Exception | None], None]) -> None:
-        """Call `done` with None when all proposals so far are committed; if this stays unknown, never call it."""
+        """Call `done` with None when all proposals so far are committed; if they are lost, never call `done`."""
         if not self._replica.collects:
             self.append(b"")  # payloads of earlier turns may be in flight
         self._replica.when_applied(done)

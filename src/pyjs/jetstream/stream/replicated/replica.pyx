@@ -1,9 +1,9 @@
-"""One replica of a stream: proposes messages while it is the leader, and applies committed entries.
+"""One replica of a stream, which proposes messages while it is the leader, and applies committed entries.
 
 A replicated stream ingests a message when its entry is applied, on every replica in the same order and with the
-entry's time. So the store has only committed messages, and followers run the code of the leader. The leader makes the
-checks that depend on the node before it proposes: limits of account and server, bytes in flight, whether the server
-is stopping.
+entry's time. So the store has only committed messages, and followers run the same code as the leader. Before the
+leader proposes, it makes the checks that depend on the node: limits of account and server, bytes in flight, and
+whether the server is stopping.
 
 On the leader, `deliver` adds a message to the payload of this turn; `offer`, called by the stream's commit, proposes
 the payload. Reply subjects stay with the proposal, and answers are sent after the entry is applied and written.
@@ -19,8 +19,8 @@ Evictions happen at the end of each entry, not of each turn, since turns differ 
 The time of an entry is that of its leader's clock, but never earlier than the time of the entry before it. If the
 clock of a leader was ahead, the time of entries stays constant until the clock of the next leader has reached it.
 Until then, messages expire late and ids count longer. In nats-server, each message has its leader's time, so the time
-can go backwards. If the clock of a leader is ahead of the time that has elapsed since the entry before, it first
-proposes the difference as a clock step (leader_clock.pyx), so that no id is forgotten early.
+can go backwards. If the clock of a leader has advanced since the previous entry by more than the elapsed time, the
+leader first proposes the difference as a clock step (leader_clock.pyx), so that no id is forgotten early.
 
 If an entry cannot be applied, or the store fails, this replica stops: it is then behind the others, but never
 different. Compiled because it handles every message of a replicated stream (benchmarks/replica.py). Long because
@@ -143,7 +143,7 @@ cdef class Replica(Sink):
         self.collect(&renamed)
 
     cdef bint collect(self, Msg* m) noexcept nogil:
-        """Add a message to the payload of this turn, or stage or refuse it; return whether it was added."""
+        """Add a message to this turn's payload and return True, or stage or refuse the message and return False."""
         cdef size_t replies = self.proposal.used
         if self.refused(m):
             return False
@@ -210,7 +210,7 @@ cdef class Replica(Sink):
         return not self.gaps.decides(m, self.least_ns(), self.taken.messages, self.taken.operations or self.working)
 
     cdef int64_t least_ns(self) noexcept nogil:
-        """Return a time up to which ids have expired for every entry that is proposed from now on."""
+        """Return a lower bound for the times of entries proposed from now on, without steps of the clock."""
         cdef int64_t skew = self.stream.turn.skew
         if self.clock.in_flight or self.clock.step(skew):   # the entry comes after a step, so less time has elapsed
             return self.stream.entry_ns
@@ -298,7 +298,10 @@ cdef class Replica(Sink):
         return self.stopped is None
 
     def propose(self, bytes payload, Proposal proposal not None) -> bool:
-        """Propose a payload. If it is not accepted, for example without leadership, drop `proposal`; return False."""
+        """Propose a payload; return False if it is not accepted, for example because this replica does not lead.
+
+        In that case, `proposal` is dropped.
+        """
         proposal.size = len(payload)
         self.in_flight += proposal.size
         if is_operation(payload):
@@ -312,7 +315,7 @@ cdef class Replica(Sink):
         return False
 
     cdef bint report_step(self) except -1:
-        """Propose the step of this node's clock since the entry before, if there is one; return False if refused."""
+        """Propose the step of the clock since the previous entry, if there is one; return False if refused."""
         cdef int64_t skew = self.stream.turn.skew, step = self.clock.step(skew)
         cdef Proposal proposal
         if step == 0 or self.stream.dedupe.window_ns == 0:
@@ -325,7 +328,7 @@ cdef class Replica(Sink):
         return True
 
     def dropped(self, Proposal proposal not None, error=None) -> None:
-        """Handle a proposal that was refused, or (without `error`) one that is lost.
+        """Handle a proposal that was refused with `error` or, if `error` is None, a proposal that is lost.
 
         A lost proposal gets no answer, since its outcome is unknown.
         """
@@ -375,7 +378,7 @@ cdef class Replica(Sink):
     def when_applied(self, done) -> None:
         """Call `done` with None when the payload of this turn is applied.
 
-        If its result stays unknown, never call it.
+        If it stays unknown whether the payload is applied, `done` is never called.
         """
         self.proposal.calls.append(done)
 
@@ -385,7 +388,7 @@ cdef class Replica(Sink):
         return self.buffer.used != 0
 
     def propose_expiry(self) -> None:
-        """Propose to remove messages that have expired at the time of the entry. Called by the timer."""
+        """Propose an entry that removes the messages expired at the time of that entry. Called by the timer."""
         cdef Proposal proposal = Proposal()
         if self.gaps is not None and self.stream.limits.marker_ttl_ns:
             self.settle(None, LeaderChanged())      # with lost messages, other subjects may get markers
@@ -395,7 +398,7 @@ cdef class Replica(Sink):
         self.propose(operation("expiry"), proposal)
 
     def settle(self, more, error=None) -> None:
-        """Handle the end of a proposed expiry: if more has expired, propose again; otherwise a commit sets the timer.
+        """Handle the end of a proposed expiry: if `more` is true, propose again; otherwise a commit sets the timer.
 
         If the expiry was not accepted, it is proposed again after a delay.
         """
@@ -435,7 +438,7 @@ cdef class Replica(Sink):
 
     # -- roles -------------------------------------------------------------------------------------------------
     def lead(self) -> None:
-        """Accept messages and propose from now on; all entries committed before must have been applied."""
+        """Accept messages and propose from now on; all earlier committed entries must have been applied."""
         self.leads, self.expiry_ns = True, 0
         self.clock.lead(self.stream.turn.skew)
         if self.stream.limits.features & SCHEDULES:
@@ -485,7 +488,7 @@ cdef class Replica(Sink):
         self.gaps = None
 
     def can_decide(self, uint64_t index, int64_t time_ns, bytes payload not None) -> bool:
-        """Return whether a committed entry has the same outcome without the lost messages, or is applied already."""
+        """Return True if a committed entry is applied already, or its outcome does not depend on lost messages."""
         cdef const char* p = payload
         cdef size_t n = len(payload), at = PAYLOAD_HEADER_SIZE
         cdef int64_t now_ns = self.stream.entry_ns
@@ -544,7 +547,7 @@ cdef class Replica(Sink):
                          Proposal proposal) except *:
         """Apply the next entry, or begin to apply it if it is an operation.
 
-        An entry that the store already has changes only the consumers.
+        If the store already has the entry, only its items about consumers and positions are applied.
 
         Raises:
             BrokenEntry: the entry is damaged or could not be applied; this replica has stopped.

@@ -1,4 +1,4 @@
-"""The messages of a replicated stream that its leader has accepted and that are not applied yet."""
+"""The messages of a replicated stream that its leader has accepted and not applied yet."""
 from libc.stdint cimport uint64_t
 
 from pyjs.jetstream.stream.limits cimport StreamLimits

@@ -1,9 +1,10 @@
 """The messages of a replicated stream that its leader has accepted and not applied yet, and the room they need.
 
 When the entry of a mirror's or source's copy is applied, nothing refuses the copy (copies.pyx). So the leader
-proposes only copies that fit together with all messages in flight; otherwise, a copy would evict messages from a
-stream with discard new. The leader assumes that all messages in flight will be stored; if one is not, a refused copy
-is tried again later. If no message is in flight, the leader decides as a stream with one replica does.
+proposes a copy only if there is room for it in addition to all messages in flight; otherwise, the copy would evict
+messages from a stream with discard new. The leader assumes that all messages in flight will be stored. If one of them
+is not stored after all, a copy may be refused without need, and is tried again later. If no message is in flight, the
+leader decides as a stream with one replica does.
 
 Compiled because it handles every message of a replicated stream (benchmarks/replica.py).
 """
@@ -70,7 +71,7 @@ cdef class InFlight:
 
     cdef bint refuses_beside(self, StreamLimits limits, Catalogue catalogue, Msg* m, bint rolls_up,
                              uint64_t size) noexcept nogil:
-        """Return whether a copy does not fit together with the messages in flight, which have `size` bytes."""
+        """Return whether there is no room for a copy besides the messages in flight, which have `size` bytes."""
         cdef uint64_t count = 0, of_subject = 0
         if limits.max_msgs_per_subject > 0:
             count = catalogue.count_of(m.subject, m.subject_len)
