@@ -1,4 +1,4 @@
-"""Deliveries given up for the sender of dead letters, and acknowledged when their dead letters are stored.
+"""Gives up deliveries for the sender of dead letters, and acknowledges them when their dead letters are stored.
 
 A delivery that reached max_deliver, or was terminated, stays unacknowledged in `AckState.exhausted` until its dead
 letter is stored.

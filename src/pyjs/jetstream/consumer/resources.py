@@ -13,7 +13,7 @@ from pyjs.store.store import StreamStore
 
 
 class Resources(NamedTuple):
-    """The parts that a consumer gets when it is made: the stream's store, but not the stream itself."""
+    """The parts that a consumer gets when it is made. They include the stream's store, but not the stream itself."""
 
     stream_name: str
     account: Account

@@ -24,7 +24,8 @@ SEARCH_STEP = 8_000  # number of subjects searched in one step
 class Start(NamedTuple):
     """The position at which a consumer begins.
 
-    With `skips`, the consumer first delivers these messages, then continues after `skips_end`.
+    `skips` has the packed sequences of the messages that are delivered first. After them, the consumer continues
+    after `skips_end`.
     """
 
     seq: int

@@ -1,4 +1,4 @@
-"""Transfers of the leadership of streams while clients work: of all streams before this server stops, or of one.
+"""Transfers the leadership of all streams before this server stops, or of a single one, while clients work.
 
 First, the other servers stop sending messages for its streams, and make their publishers wait (cluster.awaited). Then
 this server stores and answers the messages that it has received. Then it transfers the leaderships. So no message is
@@ -114,7 +114,7 @@ class Resignation:
         self._pause = Answer(stream.turn, js.shared.timers, 0)
 
     def transfer_steps(self, machine: StreamMachine, transfer: Callable[[], None]) -> Steps:
-        """Call `transfer` once no message for the leader is in transit; lead again if the transfer fails."""
+        """Call `transfer` as soon as no message for the leader is in transit; lead again if the transfer fails."""
         yield from self.silence_steps()
         with suppress(ApiError):  # this server no longer leads the stream
             yield from machine.replica.operate(operations.nothing())

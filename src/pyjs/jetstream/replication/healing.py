@@ -1,12 +1,12 @@
-"""A replica with damaged messages: it repairs them from other replicas; until then, another replica leads.
+"""Repairs the damaged messages of a replica from other replicas; until then, another replica leads.
 
 A start, a read or the scrub finds the damage. A damaged leader could not serve these messages. If they are lost,
 conditions of later publishes could also have other results than on the other replicas. So an elected replica with
 damage asks the others until an undamaged one answers, and transfers the leadership to it.
 
 There are two cases. If the catalogue still lists the damaged messages, their contents are fetched from other replicas
-while the stream stays open (repairing.py). The catalogue lists them unless a start without index files finds the
-damage. Otherwise the stream is closed, and the replica compares itself with an undamaged one (catch_up.py,
+while the stream stays open (repairing.py). If a start without index files has found the damage, the catalogue does
+not list the messages. Then the stream is closed, and the replica compares itself with an undamaged one (catch_up.py,
 restoring.py).
 
 If this replica is elected, and for GIVE_UP_NS no other one is undamaged or has the messages, it leads without them
@@ -93,7 +93,7 @@ def note_gaps(stream: Stream, replica: Replica) -> None:
 
 
 def heal_steps(machine: Damaged) -> Steps:
-    """Repair the damaged messages; until then, transfer the leadership to an undamaged replica at each election."""
+    """Repair the damaged messages. If this replica is elected before, make an undamaged replica the leader."""
     stream, at, since_ns = machine.stream, 0, -1
     machine.js.shared.log.error(
         f"The replica of {stream} has damaged messages: another one leads, if there is an undamaged one"
