@@ -100,7 +100,7 @@ class Losses:
         return list(streams.values())
 
     def doubt_steps(self, is_idle: Callable[[], bool]) -> Generator[Step, None, None]:
-        """Wait until the log has every replica of this server and no stream has work left; then end its doubt."""
+        """Wait until the log has every replica of this server and no stream has work left; then end the doubt."""
         log = self.log
         if log is None or not log.lost_unknown:
             return

@@ -1,8 +1,9 @@
 """One server's part in a JetStream cluster: its log, its consensus, the metadata, and the assigned streams.
 
-The order of a start: the identity of the store, the log in steps, the consensus; then the streams of the store are
-opened as on a single server; then the metadata group is opened or found. A stop ends the consensus first, so that
-no server relies on this one any more; then it closes the streams, and last the log.
+A start reads the identity of the store, recovers the log in steps, and creates the consensus. Then it opens the
+streams of the store as on a single server. Last, it opens the metadata group, or agrees on one with the other
+servers. A stop ends the consensus first, so that no server relies on this one any more; then it closes the streams,
+and last the log.
 
 The node uses connections only through `Carrier`. Steady work is done by chores that wait for each other's changes
 (`waiters`), so an idle server does nothing.
@@ -312,7 +313,7 @@ class MemberNode:
         return js is not None and js.account.has_interest(subject.encode())
 
     def begin_stop(self) -> None:
-        """Leave all groups; call `stop` once `is_busy` is False."""
+        """Leave all groups; call `stop` as soon as `is_busy` is False."""
         if self.consensus is not None:
             self.consensus.stop()
 
@@ -326,7 +327,7 @@ class MemberNode:
     # -- steady work -------------------------------------------------------------------------------------------
 
     def _catch_up_steps(self) -> Generator[Step, None, None]:
-        """Start the keeper once every entry committed before this start has been applied."""
+        """Start the keeper as soon as every entry committed before the start of this server has been applied."""
         self.machine.begin()
         while not (yield from self.confirm(wait=True)):
             pass

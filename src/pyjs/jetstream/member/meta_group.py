@@ -1,4 +1,4 @@
-"""The metadata group of one server: found or reopened, and led.
+"""Opens the metadata group on one server, and leads it if this server is elected.
 
 A server opens the group in its log. If the log has no group, the server agrees on the first members by the rules of
 jetstream/cluster/bootstrap: it sends words to all connected servers. The number of the group contains the digest of
@@ -206,7 +206,7 @@ class MetaGroup:
             self._way.tell(node, Saying(self._word()))
 
     def hear(self, node: int, word: Word) -> None:
-        """Handle a word of another server; answer it if only this server has had a leader."""
+        """Handle a word of another server; answer it if this server has had a leader and the other has not."""
         if word.node != node:
             return
         self._bootstrap.hear(word)

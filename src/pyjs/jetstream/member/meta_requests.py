@@ -142,7 +142,9 @@ class MetaRequests:
     def _updated_nodes(
         self, js: JetStream, old: Assignment, config: StreamConfig
     ) -> tuple[tuple[int, ...], int]:
-        """Return the numbers of a stream's servers after an update to `config`, and of the target of a move or 0.
+        """Return the servers of a stream after an update to `config`, and the target of its move, as numbers.
+
+        If the stream does not move, the target is 0.
 
         Raises:
             ApiError: no servers fit, or another move is under way.

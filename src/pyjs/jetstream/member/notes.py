@@ -1,4 +1,4 @@
-"""Notes: the messages between servers of a cluster other than the batches of their groups.
+"""Notes are the messages between servers of a cluster that are not batches of their groups.
 
     note = msgpack list: kind u8, the fields of its kind
 

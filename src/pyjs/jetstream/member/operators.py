@@ -1,7 +1,7 @@
 """Requests of operators: transfer a leadership, remove or evacuate a server, accept a loss, purge an account.
 
-The leader of the metadata answers, except `stream_steps_down` (the stream's leader) and `accept_loss` (the named
-server); on every other server the methods return None.
+The leader of the metadata answers these requests. But `stream_steps_down` is answered by the stream's leader, and
+`accept_loss` by the named server. On every other server, the methods return None.
 """
 
 from __future__ import annotations

@@ -422,7 +422,7 @@ class StreamMachine:
     def _catch_up(self, index: int, last_seq: int, *, heals: bool = False, again: bool = False) -> CatchUp:
         """Begin to copy, at least up to entry `index`; `last_seq` is the highest sequence that any message has had.
 
-        With `heals`, the replica has lost messages; with `again`, it has copied lost ones before.
+        `heals` means that the replica has lost messages, and `again` that it has copied lost messages before.
         """
         self.catch_up = CatchUp(self, index, last_seq, heals=heals, again=again)
         if self._last_copy is not None:
@@ -503,7 +503,7 @@ class StreamMachine:
         self._consensus.propose(self.group, _NOTE.pack(_AFRESH, last_seq))
 
     def _take_note(self, index: int, term: int, time_ns: int, payload: bytes) -> None:
-        """Apply an entry about the group: the last sequence before its log began, a note, or an empty restart.
+        """Apply an entry about the whole group: its kind is _BASE, _AFRESH, or that of a note (agreement.py).
 
         Raises:
             BadMarker: the entry has an unknown kind.
@@ -680,7 +680,7 @@ class StreamMachine:
 
     @property
     def is_settled(self) -> bool:
-        """Whether a direct get can be answered at once; the leader applies an entry before it acknowledges it."""
+        """Whether a direct get can be answered at once. A leader applies an entry before it acknowledges the entry."""
         return self._settling.is_idle and (self.leads or self.catch_up is not None or not self.has_tail)
 
     def settle_steps(self) -> Steps:

@@ -3,8 +3,8 @@
 `WaitingQueue` is served round robin: a request that got a message and wants more goes to the end, or after the others
 of its priority. `Pin` belongs to a priority group: as long as the pinned client sends requests in time, no other
 client is served. A pin has an id, which the client repeats in its requests, and a number, which identifies the pin in
-waiting requests. `PullRequests` skips or ends requests because of expiry, pin or priority policy. A request that ends before
-it got all its messages gets a status.
+waiting requests. `PullRequests` skips or ends requests because of expiry, pin or priority policy. A request that ends
+before it got all its messages gets a status.
 
 This module knows nothing of cursors and acks: the consumer passes the numbers that the priority policy needs.
 

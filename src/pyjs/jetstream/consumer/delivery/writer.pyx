@@ -4,9 +4,9 @@
     $JS.ACK.<domain or _>.<account hash>.<stream>.<consumer>.<the same five>[.<anything>]
 
 A delivery is a stored message whose reply subject is its ack subject: a prefix and the last five tokens. This module
-writes the line before the body; the body itself is sent from the store's memory. The body is copied only for headers_only
-or a pin, which add a header. The timestamp and the pending count in an ack are for clients; this module does not read them.
-This module knows nothing of the receivers.
+writes the line before the body; the body itself is sent from the store's memory. The body is copied only for
+headers_only or a pin, which add a header. The timestamp and the pending count in an ack are for clients; this module
+does not read them. This module knows nothing of the receivers.
 
 Compiled, because it writes every delivery and reads every ack (measured in benchmarks/: pull 500, push, pull with
 explicit acks).
@@ -207,7 +207,7 @@ cdef class DeliveryWriter:
 
 
 def parse(bytes tokens) -> tuple:
-    """Return (count, stream_seq, consumer_seq) in the five `tokens` of an ack subject, or None if some are missing."""
+    """Return (count, stream_seq, consumer_seq) in the five `tokens` of an ack subject, or None if any is missing."""
     cdef AckToken token
     if parse_token(tokens, len(tokens), &token) < 0:
         return None
