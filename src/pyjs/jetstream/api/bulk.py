@@ -1,8 +1,8 @@
 """$JS.API.PYJS.BULK.*: ranges of a stream as raw records, for programs that read a whole stream.
 
-An extension of pyjs-server: nats-server does not answer these subjects. A stream allows bulk reads if it allows
-direct gets, which reveal the same data. Each request does a bounded amount of work and leaves no state: the reader
-requests the next range. docs/bulk-read.md specifies both requests and the chunks, with an example.
+This is an extension of pyjs-server: nats-server does not answer these subjects. A stream allows bulk reads if it
+allows direct gets, which reveal the same data. Each request does a bounded amount of work and leaves no state: the
+reader requests the next range. docs/bulk-read.md specifies both requests and the chunks, with an example.
 """
 
 from __future__ import annotations

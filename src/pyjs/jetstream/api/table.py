@@ -1,7 +1,7 @@
 """The table of all endpoints of the API.
 
-The first request imports this module, not the start: it imports every reader of JSON requests, which neither recovery
-nor publishing needs.
+The first request imports this module, since it imports every reader of JSON requests. Neither recovery nor publishing
+needs these readers.
 """
 
 from __future__ import annotations

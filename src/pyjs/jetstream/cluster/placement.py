@@ -1,4 +1,4 @@
-"""Placement: the choice of the servers that hold a stream, by the servers, the configuration and the load.
+"""Chooses the servers that hold a stream, by its configuration and by the load of the servers.
 
 A server fits if it is in the requested cluster, is online, has all requested tags and none of the unwanted ones
 (`!tag`), and has room for `max_bytes`; for a replicated stream, it must also be below `max_ha_assets`. With a
@@ -33,7 +33,7 @@ UNLIMITED = 1 << 63  # free bytes of a server without a limit
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The servers that are online, and the options for placement of the server that places a stream."""
+    """The servers that are online, and the placement options of the server that chooses."""
 
     online: Collection[int]
     unique_tag: str = ""  # a prefix in lower case; "": none
@@ -95,7 +95,7 @@ def place(
     streams that are only planned.
 
     Raises:
-        ApiError: 10005, too few servers fit; the message lists the reasons.
+        ApiError: too few servers fit (10005); the message lists the reasons.
     """
     wanted = config.num_replicas
     if len(kept) >= wanted:
@@ -117,10 +117,10 @@ def successor(
     placement: Placement | None,
     online: Collection[int],
 ) -> int:
-    """Return the server in `nodes` that should lead after `leader`, as an operator requested; 0: any server.
+    """Return the server in `nodes` that should lead after `leader`, as an operator requested, or 0 if any may lead.
 
     Raises:
-        ApiError: 10005, no server fits.
+        ApiError: no server fits (10005).
     """
     others = [node for node in sorted(nodes) if node != leader and node in online]
     if placement is None or len(nodes) == 1:

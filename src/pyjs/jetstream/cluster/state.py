@@ -1,7 +1,7 @@
 """The metadata of a cluster: its servers, and the streams of all accounts with their assignments.
 
-A machine driven by committed entries: equal entries lead to equal states and equal answers on every server. Conflicts
-are decided only here, so of two conflicting requests in flight only one can succeed. The proposer may call
+Only committed entries change the state, so equal entries lead to equal states and equal answers on every server.
+Conflicts are decided only here, so of two conflicting requests in flight only one can succeed. The proposer may call
 `check_create` and `check_update` before it chooses servers, but only the result of `apply` counts.
 
 The state on which an entry is based may have changed before the entry is applied: a server was removed, or the stream

@@ -110,7 +110,7 @@ def reset(consumer: Consumer, wanted: int) -> int:
     The caller must then run `keep_reset`.
 
     Raises:
-        ApiError: 10204, the sequence is not allowed.
+        ApiError: the sequence is not allowed (10204).
     """
     try:
         seq = reset_seq(consumer, wanted)

@@ -1,4 +1,4 @@
-"""Archives: one server builds a stream from an archive, and then adds it to the cluster.
+"""Builds a stream from an archive on one server, and then adds the stream to the cluster.
 
 The leader of the metadata chooses the server, which answers with the subject for the chunks. A stream is not in the
 metadata while it is being built. When it is complete and durable, the server reports that to the leader; as soon as

@@ -680,7 +680,7 @@ class StreamMachine:
 
     @property
     def is_settled(self) -> bool:
-        """Whether a direct get can be answered at once. A leader applies an entry before it acknowledges the entry."""
+        """Whether a direct get can be answered at once. A leader applies entries before it acknowledges them."""
         return self._settling.is_idle and (self.leads or self.catch_up is not None or not self.has_tail)
 
     def settle_steps(self) -> Steps:
