@@ -213,7 +213,10 @@ class AccountFiles:
     def change(
         self, config: StreamConfig, created_ns: int, store: StreamStore, metadata: MetadataWriter
     ) -> Generator[Step, None, None]:
-        """Write a stream's new configuration; apply it when durable. After StoreFailed, the old one may remain."""
+        """Write a stream's new configuration; apply it when it is durable.
+
+        After StoreFailed, the old configuration may remain.
+        """
         directory = self.directory_of(config.name)
         values = stream_values(config, created_ns, store.group)
         change = StreamUpdate(directory, self._encoded(directory, values))
@@ -254,7 +257,10 @@ class AccountFiles:
             raise _failed(directory, error) from error
 
     def remove_hidden(self, hidden: str, metadata: MetadataWriter) -> Generator[Step, None, None]:
-        """Make the renaming by `hide` durable, then queue the removal. After StoreFailed, a start may find it."""
+        """Make the renaming by `hide` durable, then queue the removal.
+
+        After StoreFailed, the next start may find the stream.
+        """
         yield from metadata.commit(NamesChange(self._streams))
         self.remove(hidden)
 
@@ -366,7 +372,7 @@ class AccountFiles:
         self._log.warn(f"  Detected unsupported stream '{self._account} > {name}': {newer.cause}")
 
     def hide_offline(self, name: str) -> str:
-        """Hide an offline stream as `hide` does, with the same error; it then no longer counts as stored."""
+        """Hide an offline stream as `hide` does, with the same error. The stream then no longer counts as stored."""
         hidden = self.hide(name)
         self._unread.discard(self.directory_of(name))
         del self.offline[name]
@@ -492,7 +498,7 @@ class AccountFiles:
         return len(file.live) + file.missing + sum(name.startswith(DAMAGED) for name in names)
 
     def recover_consumers(self, stream: str) -> Iterator[StoredConsumer]:
-        """Yield every stored consumer of a stream that can be read; log the others.
+        """Yield the stored consumers of a stream, except unreadable ones, which are logged.
 
         Raises:
             NewerConsumer: a newer version wrote a consumer or the list of consumers.

@@ -82,8 +82,8 @@ def purge(
 def _is_short(stream: Stream, wanted: StoreFilter, before_seq: int, keep: int) -> bool:
     """Return whether a purge fits into one step.
 
-    That is so if the stream has few messages, or if all messages match and the purge removes few of them, or all
-    (a thread then frees the memory).
+    That is so if the stream has few messages. It is also so if all messages match, and the purge removes few of them
+    or all of them (a thread then frees the memory).
     """
     store = stream.store
     if store.msgs <= AT_ONCE or before_seq == 1:

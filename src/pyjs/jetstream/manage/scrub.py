@@ -1,6 +1,6 @@
 """The scrub: a check of sealed segments and metadata while the server runs, at a limited rate.
 
-A pass checks everything once; the next pass begins a day later. The upkeep thread runs the steps one by one and
+A pass checks everything; the next pass begins a day after its end. The upkeep thread runs the steps one by one and
 changes nothing. A file that seems damaged is read again between two turns, since it may have changed in the meantime.
 If it is damaged, its damaged messages are counted as lost and reported, as when a message is read; the next start
 finds the damage again. Damaged metadata is rewritten from memory.

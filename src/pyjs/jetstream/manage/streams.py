@@ -214,8 +214,8 @@ def open_replica(
 ) -> Generator[Step, None, Stream]:
     """Open the stream of a replica as a follower, which subscribes to no subjects.
 
-    `ids` is the duplicate window; None: it is read from the messages. The replica answers direct gets only if
-    `offered`, which must be false as long as the replica lacks messages that other replicas have.
+    `ids` is the duplicate window, or None if the window must be read from the messages. The replica answers direct
+    gets only if `offered`, which must be false as long as the replica lacks messages that other replicas have.
 
     Raises:
         PyjsError, OSError, MemoryError: the messages cannot be read. The files stay.
@@ -286,7 +286,7 @@ def copy_origins(js: JetStream, stream: Stream, *, on: bool) -> None:
 
 
 def reconfigured(js: JetStream, stream: Stream, old: StreamConfig, *, leads: bool) -> None:
-    """Apply the new configuration of a replica in place of `old`, apart from its `Replica` object.
+    """Apply the new configuration of a replica in place of `old`; its `Replica` object is not changed here.
 
     If `leads`, also update the subscriptions and copies of the stream, and publish the advisory.
     """
