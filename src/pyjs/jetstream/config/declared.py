@@ -155,7 +155,10 @@ _WRITERS: dict[str, Callable[[Any], object]] = {
 
 
 def from_json(of: type[T], given: Mapping[str, Any]) -> T:
-    """Return the configuration in `given`, JSON whose values are checked; missing options keep their defaults."""
+    """Return the configuration in the JSON values `given`, which must have been checked.
+
+    Missing options keep their defaults.
+    """
     shape = shape_of(of)
     values = {each.attribute: given[each.name] for each in shape.options if each.name in given}
     return of(**_with_parts(shape, values, from_json))

@@ -100,7 +100,7 @@ class SourceConsumer:
 
 @dataclass(repr=False, slots=True)
 class StreamSource:
-    """The origin of a stream: its mirror, or one of its sources."""
+    """The origin of a mirror, or one of the origins of a stream with sources."""
 
     name: str = option(STRING, "The name of the origin.", always=True)
     opt_start_seq: int = option(UINT64, "The sequence to start at.")
@@ -126,7 +126,7 @@ class StreamSource:
 
 @dataclass(repr=False, slots=True)
 class StreamConfig:
-    """The configuration of a stream; -1 means no limit in every limit."""
+    """The configuration of a stream. In each option that is a limit, -1 means no limit."""
 
     name: str = option(STRING, "The name of the stream.", always=True, updatable=False)
     description: str = option(STRING, "A description for users.")
@@ -230,7 +230,7 @@ class StreamConfig:
     metadata: Mapping[str, str] = option(STRING_MAP, "Names and values for applications.")
 
     def with_required_level(self) -> StreamConfig:
-        """Return the configuration to store: with the required API level, without metadata for responses."""
+        """Return the configuration to store, with the required API level but without metadata for responses."""
         kept = {key: value for key, value in self.metadata.items() if key not in (META_VERSION, META_LEVEL)}
         shape = shape_of(StreamConfig)
         pairs = zip(shape.options, shape.values(self), strict=True)

@@ -406,9 +406,9 @@ def delete(js: JetStream, name: str, *, told: bool = True) -> Generator[Step, No
     """Delete a stream with its consumers and files; return when this is durable. If `told`, publish the advisory.
 
     Raises:
-        ApiError: 10059, there is no such stream.
-        StoreFailed: the directory of the stream cannot be renamed, and nothing has changed; or the next start may
-            find the stream.
+        ApiError: there is no such stream (10059).
+        StoreFailed: the directory of the stream cannot be renamed, so nothing has changed, or the new name is not
+            durable, so the next start may find the stream.
     """
     if name in js.offline:
         yield from js.files.remove_hidden(js.files.hide_offline(name), js.shared.metadata)
