@@ -1,8 +1,8 @@
 """The subscriptions of one stream's direct gets.
 
 A stream that does not allow direct gets has no such subscription, so a client gets status 503 (no responders). A
-mirror may also subscribe to the subjects of its origin, and then shares the requests with it. The first request
-imports the module that reads requests (direct.py).
+mirror may also subscribe to the subjects of its origin, and then shares the requests with the origin. The first
+request imports the module that reads requests (direct.py).
 """
 
 from __future__ import annotations

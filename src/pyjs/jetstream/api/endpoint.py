@@ -171,7 +171,7 @@ class Replacements:
         self._made: dict[str, Endpoint] = {}
 
     def of(self, endpoint: Endpoint) -> Endpoint:
-        """Return `endpoint` with the handler that replaces its own; if there is none, return it unchanged."""
+        """Return `endpoint` with the handler that replaces its own, or unchanged if there is none."""
         words = endpoint.words
         if words not in self._handlers:
             return endpoint

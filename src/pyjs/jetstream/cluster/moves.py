@@ -42,7 +42,7 @@ class Field:
     def place(
         self, config: StreamConfig, kept: tuple[int, ...] = (), avoided: Collection[int] = ()
     ) -> tuple[int, ...]:
-        """Return the servers for a stream: those in `kept`, then new ones, but no new one in `avoided`.
+        """Return the servers for a stream: those in `kept` first, then new ones that are not in `avoided`.
 
         Raises:
             ApiError: too few servers fit (10005).

@@ -89,7 +89,7 @@ def place(
     kept: tuple[int, ...] = (),
     avoided: Collection[int] = (),
 ) -> tuple[int, ...]:
-    """Return the servers for a stream: those in `kept` first, then new ones, but no new one in `avoided`.
+    """Return the servers for a stream: those in `kept` first, then new ones that are not in `avoided`.
 
     `cluster` is used if the configuration names no cluster. `load` is the load of each server, and may include
     streams that are only planned.
@@ -212,7 +212,7 @@ class _Search:
         return ha_assets, -self._free(server), load.streams, server.node
 
     def unique(self, servers: list[Server], count: int) -> list[Server]:
-        """Return up to `count` of the servers, in order, without those that share a unique tag or have none.
+        """Return up to `count` of the servers, in order, without those that have no unique tag or share one.
 
         If no unique tag is required, these are the first servers.
         """

@@ -304,7 +304,7 @@ cdef class Consumer(StreamConsumer):
             self.refuse(reply, "409 Exceeded MaxWaiting")
 
     def serves_at_once(self, bytes reply, request) -> bool:
-        """Return whether to queue a request that does not wait; if not, answer it with status 404 or 408."""
+        """Return whether a `no_wait` request can be queued; if not, answer it with status 404 or 408."""
         cdef uint64_t ready = self.cursor.num_pending() + self.acks.pending.n_queued
         if self.paused_until > self.turn.now:
             ready = 0
@@ -331,7 +331,7 @@ cdef class Consumer(StreamConsumer):
     def sweep_waiting(self, bint at_end=False) -> None:
         """End pull requests that expired or have no interest any more, and send due heartbeats.
 
-        With `at_end`, also end the requests that do not wait.
+        With `at_end`, also end the `no_wait` requests.
         """
         self.requests.sweep(self.turn.now, at_end, self.heartbeat)
 
@@ -342,7 +342,7 @@ cdef class Consumer(StreamConsumer):
     # -- push ------------------------------------------------------------------------------------------------------
 
     def note_interest(self) -> None:
-        """Record that subscriptions to the deliver subject may have changed, after SUB or UNSUB."""
+        """After SUB or UNSUB, record that subscriptions to the deliver subject may have changed."""
         self.push.changed = True
         self.mark_dirty()
 
@@ -483,7 +483,7 @@ cdef class Consumer(StreamConsumer):
         return self.push.bound and self.flow.has_room()
 
     cdef Outcome deliver_some(self) noexcept nogil:
-        """Deliver messages until a limit of one pump or another obstacle; return the reason for the end."""
+        """Deliver messages until a limit of one pump is reached or no delivery is possible; return the reason."""
         cdef int64_t budget = PUMP_SIZE
         cdef Outcome outcome
         cdef uint32_t i
@@ -537,7 +537,7 @@ cdef class Consumer(StreamConsumer):
         return outcome
 
     cdef Outcome deliver_new(self, int64_t* budget) noexcept nogil:
-        """Deliver the next message that matches the filters; return SENT, or why nothing was sent."""
+        """Deliver the next message that matches the filters; return SENT, or the reason why nothing was sent."""
         cdef Record r
         cdef Outcome outcome
         cdef uint64_t seq = self.cursor.find_some(), unread
@@ -570,7 +570,7 @@ cdef class Consumer(StreamConsumer):
         return HELD
 
     cdef Outcome send(self, Record* r, uint32_t count, uint64_t unread, int64_t* budget) noexcept nogil:
-        """Send one message to the next request or the deliver subject; return SENT, or why it was not sent.
+        """Send one message to the next request or the deliver subject; return SENT, or the reason for a failure.
 
         `count` is the number of deliveries of the message, including this one. `unread` is num_pending after this
         delivery. The cost of the delivery is subtracted from `budget`.
@@ -660,7 +660,7 @@ cdef class Consumer(StreamConsumer):
         self.finish_turn()
 
     def caught_up(self) -> None:
-        """Handle the end of the stream: end requests that do not wait, then wait for new messages."""
+        """Handle the end of the stream: end `no_wait` requests, then wait for new messages."""
         if self.requests is not None and self.requests.queue.no_wait:
             self.sweep_waiting(True)
         if self.inbox is not None and self.has_demand():
@@ -687,7 +687,7 @@ cdef class Consumer(StreamConsumer):
             self.arm_timer()
 
     def send_replies(self) -> None:
-        """Answer the acks that have a reply subject; with sync_always, only after the sync."""
+        """Answer the acks that have a reply subject; with sync_always, answer them only after the sync."""
         if self.replies.size and self.keeper.sync_always:
             self.keeper.file.when_synced(partial(self.confirm, self.replies.take()))
         elif self.replies.size:
@@ -756,7 +756,7 @@ cdef class Consumer(StreamConsumer):
             self.give_up(self.acks.pending.lists[<uint32_t> IN_EXHAUSTED].head)
 
     def is_abandoned(self) -> bool:
-        """Return whether the consumer has had no interest, requests or pending acks for inactive_threshold."""
+        """Return whether the consumer had no interest, requests or pending acks for at least `threshold` ns."""
         cdef int64_t now = self.turn.now, busy_until
         if self.push is not None:
             return not self.push.bound and now - self.push.unbound_at >= self.threshold

@@ -2,7 +2,7 @@
 
 A snapshot is a JSON object (see `Consumer.dump_state`) with a version; jetstream/consumer/acks/log.pyx writes the
 deltas. Replaying a delta runs the code that made the changes. A `StateFile` stores the snapshot and the deltas with
-checksums, and cuts off a torn end. At most the changes of the last turn are lost then, and its messages are delivered
+checksums, and cuts off a torn end. This loses at most the changes of the last turn, whose messages are then delivered
 again.
 
 The metadata thread writes the snapshot of a running consumer. The old state stays valid until the new one is durable:

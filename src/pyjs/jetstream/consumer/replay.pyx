@@ -1,7 +1,7 @@
 """Restores a consumer's state: loads the snapshot, then replays the deltas with the code that made the changes.
 
 The checksums of the files are valid, but their contents may still be invalid. Deliveries are in stream order, so a
-valid log tracks and acknowledges each message at most once. A log with more acks is refused, so the sizes of stream
+valid log tracks and acknowledges each message at most once. A log that does more is refused, so the sizes of stream
 and snapshot limit the work of a replay, whatever numbers the log has.
 
 This module knows nothing of files. Compiled: a starting server replays every log (benchmarks/scaling.py recovery).

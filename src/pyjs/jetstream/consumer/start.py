@@ -55,7 +55,7 @@ def select_start(
 
 
 def count(store: StreamStore, matches: StoreFilter, next_seq: int) -> Generator[None, None, Count | None]:
-    """Count the matches by subject, in steps; return None if the consumer should count them itself.
+    """Count the matching messages subject by subject, in steps; return None if the consumer should count them.
 
     That is so if the stream has few subjects, or if the consumer does not begin at the first message.
     """

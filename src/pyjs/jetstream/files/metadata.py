@@ -4,8 +4,9 @@ A request that changes metadata queues a `Change` and waits. One batch is in fli
 meanwhile are the next batch. The thread writes the changes of a batch in the order of the queue, and makes one sync
 for all of them, so a hundred requests take as long as one. A change that must be durable before it becomes visible (a
 new directory) is written under another name, synced, and published by a rename; the batch is then synced a second
-time. States of a change: queued (waits for its batch), running (in the thread), finished (durable, or undone). Two
-changes never run at the same time, so a change that depends on an earlier one finds it written, but perhaps not
+time. A change is queued (it waits for its batch), running (in the thread), or finished (durable or undone). Two
+changes never run at the same time, so a change that depends on an earlier one finds the earlier one written, but
+perhaps not
 durable: if the sync fails, both fail.
 
 This module knows nothing of streams, consumers and their files.

@@ -157,7 +157,7 @@ class JetStream:
         return {} if self._files is None else self._files.offline
 
     def config_of(self, name: str) -> StreamConfig | None:
-        """Return the configuration of a stream, wherever it is open; None if there is no such stream."""
+        """Return the configuration of a stream, wherever it is open, or None if there is no such stream."""
         if name in self.streams or self.shared.member is None:
             return self.streams[name].config if name in self.streams else self.elsewhere.get(name)
         found = self.shared.member.machine.state.stream(self.account.name, name)

@@ -126,7 +126,7 @@ class AccountFiles:
         return f"{self._streams}/{file_name(stream)}"
 
     def damaged(self) -> list[str]:
-        """Return the paths of files set aside that still exist."""
+        """Return the paths of the files that were set aside and still exist."""
         self._damaged = [path for path in dict.fromkeys(self._damaged) if self._disk.exists(path)]
         return self._damaged
 
@@ -372,7 +372,7 @@ class AccountFiles:
         self._log.warn(f"  Detected unsupported stream '{self._account} > {name}': {newer.cause}")
 
     def hide_offline(self, name: str) -> str:
-        """Hide an offline stream as `hide` does, with the same error. The stream then no longer counts as stored."""
+        """Hide an offline stream as `hide` does, and with its errors. The stream then no longer counts as stored."""
         hidden = self.hide(name)
         self._unread.discard(self.directory_of(name))
         del self.offline[name]

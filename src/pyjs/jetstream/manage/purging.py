@@ -113,7 +113,7 @@ def drop_steps(stream: Stream, wanted: StoreFilter, end_seq: int) -> Generator[S
 
 
 def lower_limits(stream: Stream, config: StreamConfig) -> Generator[Step, None, None]:
-    """Remove the messages that exceed the limits of `config`, in steps, if the stream has many messages.
+    """Remove the messages that exceed the limits of `config`, in steps if the stream has many messages.
 
     Call this before `config` is applied to the stream, which removes any remaining messages above the limits.
 

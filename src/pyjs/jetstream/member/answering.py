@@ -1,10 +1,10 @@
-"""The choice of the server that answers an API request: every server receives it, and exactly one answers.
+"""Chooses the server that answers an API request: every server receives the request, and exactly one answers it.
 
 - The leader of the metadata answers requests about all streams of an account (META) and about unknown streams.
 - The server that holds a stream, or leads it, answers all other requests about the stream and its consumers.
-- If no leader is known, each server holds the request until there is one. After HOLD_NS without a leader, or FIRST_NS
-  if there was none since the start, the server of the client refuses it, and all others drop it. A server holds up to
-  HELD_MAX requests with HELD_SIZE bytes in total; it refuses or drops any further one at once.
+- If no leader is known, each server holds the request until there is one. After HOLD_NS without a leader, or after
+  FIRST_NS if there was none since the start, the server of the client refuses it, and all others drop it. A server
+  holds up to HELD_MAX requests with HELD_SIZE bytes in total; it refuses or drops any further one at once.
 - If the answering server does not get this server's messages yet, this server forwards the request to it.
 - If all servers of a stream are away, the leader of the metadata refuses requests about the stream after OFFLINE_NS.
   If one of these servers is back before that, it gets the request. If a stream needs a newer server, one of the

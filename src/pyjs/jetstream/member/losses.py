@@ -65,7 +65,7 @@ class Losses:
         return stored is not None and incarnation_of(stored.peer) > stream.incarnation_on(self._node)
 
     def tell_steps(self) -> Generator[Step, None, None]:
-        """Send each report to the leader of the metadata repeatedly until the metadata reflects it; never ends."""
+        """Send each report to the metadata leader repeatedly until the metadata reflects the report; never ends."""
         while True:
             yield from self._waiters.until(lambda: self._machine.leader and self._all)
             for stream in self._present(self._found):

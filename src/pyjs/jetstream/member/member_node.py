@@ -71,7 +71,7 @@ AGAIN_NS = 50 * NS_PER_MS  # pause if the confirmation cannot be requested now
 
 
 class Carrier(Peers, Interests, Protocol):
-    """The connections to the other servers, for batches and notes: cluster.replication.Replication."""
+    """The connections to the other servers, for batches and notes (cluster.replication.Replication)."""
 
     def send_note(self, node: int, note: bytes) -> None:
         """Send a note, or drop it if there is no connection."""
@@ -214,7 +214,7 @@ class MemberNode:
         return expected_servers(self.options, self._carrier.own_routes())
 
     def begin(self) -> None:
-        """Join the cluster. Call this after the streams of the store were opened, before the first connection."""
+        """Join the cluster. Call this after the streams of the store were opened, and before the first connection."""
         assert self.group is not None
         assert self._log is not None
         is_known = self.group.open_stored(self._log, self._host.rng)

@@ -179,7 +179,7 @@ class MetaRequests:
         raise errcodes.STREAM_RECONFIGURE_IN_PROGRESS.error()
 
     def _is_reachable(self, account: str, name: str) -> Generator[Step, None, bool]:
-        """Wait up to OFFLINE_NS until a server of a stream is online; return whether one is.
+        """Wait up to OFFLINE_NS until a server of a stream is online; return False if none comes online.
 
         Return True if there is no such stream.
         """

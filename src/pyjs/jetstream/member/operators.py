@@ -164,10 +164,11 @@ class Operators:
         return (yield from self._done(ServerEvacuating(node, True), "success"))
 
     def accept_loss(self, body: bytes) -> Answer:
-        """Make groups on the named server continue without the replicas or messages that they wait for.
+        """Make groups on this server continue without the replicas or messages that they wait for.
 
-        The request names a stream, or none for the group of the metadata. If the field `lost` names a server instead,
-        all groups that wait only for that server continue. Return None on every server except the named one.
+        The field `peer` names the server that handles the request; on every other server, return None. The request
+        also names a stream, or none for the group of the metadata. If the field `lost` names a server instead, all
+        groups that wait only for that server continue.
 
         Raises:
             ApiError: no such group is waiting, the server or stream is unknown, or the request is invalid.

@@ -59,8 +59,7 @@ class Reports:
         return stream_cluster(state, name, assigned, self._status(js, stream), self._traffic)
 
     def led_by(self, js: JetStream, stream: Stream) -> tuple[str, str]:
-        """Return the names of an open stream's leader and group; with one replica, the name of the group is "".
-        """
+        """Return the names of an open stream's leader and of its group, which is "" for a single replica."""
         state, replicated = self._member.machine.state, js.shared.replicated
         assigned = state.stream(js.account.name, stream.name)
         if assigned is None:

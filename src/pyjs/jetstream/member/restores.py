@@ -156,7 +156,7 @@ class Restores:
         return refused or self._member.machine.state.stream(*key) is not None
 
     def _check(self, key: Key, note: Restored) -> None:
-        """Raise ApiError if the metadata has refused the stream, or has none or another one under its name."""
+        """Raise ApiError if the metadata has refused the stream, or has no stream or another one of its name."""
         error = self._refused.get((key, note.created_ns))
         if error is not None:
             raise error

@@ -112,7 +112,7 @@ class Agreement:
         return False
 
     def take(self, index: int, term: int, time_ns: int, base: tuple[int, int]) -> bool:
-        """Apply a note; return whether this replica already has the state of the note. If not, it must copy that.
+        """Apply a note; return whether this replica already has the note's state. If not, it must copy the state.
 
         `base` is the index and the term of the last entry in the store of the replica that proposed the note.
         """

@@ -14,7 +14,7 @@ A batch begins like those of the consensus (consensus/batch.py), with other kind
 | 16 ask | have u64: send the messages after this sequence |
 | 17 part, 18 end | place u32, count u32, upto u64, checksum u64, data |
 | 19 not now, 20 gone, 21 behind | |
-| 22 ask these | seq u64, for each message that the asking replica has damaged; ascending |
+| 22 ask these | seq u64 of each message that is damaged in the asking replica, ascending |
 | 23 ask ids | the same, for removed messages whose ids still count as duplicates |
 
 The answer to kind 22 is a `part` with the requested messages that exist and are undamaged. The answer to kind 23 is a

@@ -58,7 +58,7 @@ _ID = Struct("<QqII")
 
 
 def serve(stream: Stream | None, question: Ask, applied: tuple[int, int]) -> list[list[bytes]]:
-    """Return the batches that answer a request for messages; `stream` is None if its replica cannot serve.
+    """Return the batches that answer a request for messages; `stream` is None if the replica cannot serve.
 
     `applied` is the index and the term of the last applied entry, even if the entry had no effect on the stream.
     """

@@ -5,12 +5,12 @@ bytes also recorded removals. So the copy compares the store with the state of a
 in the state but not in the store are requested from all replicas. Each segment that lacks some of these messages is
 rewritten with them, as in a compaction, and a missing segment is created. Then the store is reopened.
 
-The file `.healing` in the directory of the messages is there from before the first change until the copy is complete
-and durable. As long as it is there, a start applies no entry, this replica does not lead, and nobody copies from it.
+The file `.healing` in the directory of the messages exists from before the first change until the copy is complete
+and durable. As long as it exists, a start applies no entry, this replica does not lead, and nobody copies from it.
 
 Messages after the last one of the store are copied too. They are in segments of their own, which the file `.copied`
-names. If no other replica can serve, these segments are removed before this one leads as the last resort, because the
-entries in the log add the same messages.
+names. If no other replica can serve, these segments are removed before this replica leads as the last resort, because
+the entries in the log add the same messages.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ of the message, but learns only with the next entry, or up to 20 ms later, that 
 log has entries that are not applied, direct gets wait until the leader has reported its commit index. Waiting direct
 gets are answered in the order of the requests.
 
-Stale answers are allowed: without a leader, after WAIT_NS, or if too many direct gets wait, all of them are answered
-from the present state of the replica.
+Stale answers are allowed: without a leader, after WAIT_NS, or if too many direct gets wait, all waiting ones are
+answered from the present state of the replica.
 """
 
 from __future__ import annotations

@@ -600,8 +600,8 @@ class StreamMachine:
         """Begin to propose the configuration in the metadata, if the stream does not have it yet.
 
         The first entry of every stream is its configuration, since replicas may have been opened with a later one.
-        After a power failure, it is proposed again, because an entry shows the other replicas whether their stores
-        agree with the log.
+        After a power failure, the configuration is proposed again, because an entry shows the other replicas whether
+        their stores agree with the log.
         """
         steps = self.configure_steps()
         for step in steps:
@@ -659,7 +659,7 @@ class StreamMachine:
         return self._consensus.read_index(self.group, done)
 
     def is_confirmed(self) -> bool:
-        """Return whether this replica has had all committed entries at some time since it was opened.
+        """Return whether this replica has caught up with the committed entries since it was opened.
 
         Until this is known, each call may ask the leader. A restarted replica may lack entries for a second or two.
         """
