@@ -123,7 +123,7 @@ def _size(given: dict[str, Any], name: str, default: int, low: int, high: int) -
 
 
 def _fitting(size: int, room: int) -> int:
-    """Return how many of `size` bytes to send now; 0 if the client's output has too little room.
+    """Return how many of `size` bytes to send now, or 0 if the client's output has too little room.
 
     `room` is the number of bytes that the client's output may still grow by.
     """

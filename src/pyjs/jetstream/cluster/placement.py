@@ -1,10 +1,10 @@
 """Chooses the servers that hold a stream, by its configuration and by the load of the servers.
 
 A server fits if it is in the requested cluster, is online, has all requested tags and none of the unwanted ones
-(`!tag`), and has room for `max_bytes`; for a replicated stream, it must also be below `max_ha_assets`. With a
-`unique_tag`, two replicas never share a tag with this prefix. Of the servers that fit, the least loaded come first:
-by replicated streams if the stream is replicated, then by free bytes, by streams, and by number, so that equal input
-gives equal results (nats-server chooses at random among equals).
+(`!tag`), and has room for `max_bytes`. For a replicated stream, it must also be below `max_ha_assets`. With a
+`unique_tag`, two replicas never share a tag with this prefix. Of the servers that fit, the least loaded come first.
+They are compared by replicated streams if the stream is replicated, then by free bytes, by streams, and by number. So
+equal input gives equal results, whereas nats-server chooses at random among equals.
 
 Source: rules and texts of nats-server 2.15.1, compared in tests/conformance/test_cluster_jetstream.py.
 """

@@ -70,7 +70,7 @@ class Applied:
 
 
 class Seen(NamedTuple):
-    """The stream that an entry changes, as its proposer has seen it."""
+    """The stream that an entry changes, as the proposer of the entry has seen it."""
 
     account: str
     name: str
@@ -305,7 +305,7 @@ class MetaState:
         return Applied(Outcome.DONE, tuple(self._drop(each) for each in streams))
 
     def _as_seen(self, seen: Seen) -> Assignment | None:
-        """Return the stream, or None if it has changed since its proposer saw it.
+        """Return the stream, or None if it has changed since the proposer of the entry saw it.
 
         Raises:
             ApiError: there is no stream with this name.

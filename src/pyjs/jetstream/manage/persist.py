@@ -246,7 +246,7 @@ class AccountFiles:
         return PurgeFile(self._disk, directory, self._key_of(directory), self._log)
 
     def hide(self, name: str) -> str:
-        """Rename a stream's directory so that the next start ignores it; return its new path, for `remove_hidden`.
+        """Rename a stream's directory so that the next start ignores it; return the new path, for `remove_hidden`.
 
         Return "" if the directory does not exist. After StoreFailed, the next start may find the stream.
         """

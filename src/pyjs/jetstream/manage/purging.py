@@ -3,7 +3,7 @@
 The removal has exclusive access to the stream's gate, so requests wait; deliveries wait while `store.changing` is
 set. Publishes do not wait: each finds the messages of its own subject either all present or all removed. A purge of a
 file stream is recorded before its first step (store/format/purge_file), so that after a kill the next start completes
-it. A lowered limit is in the metadata before its first step, so a starting server applies it.
+it. A lowered limit is in the metadata before the first message is removed, so a starting server applies the limit.
 
 Source: STREAM.PURGE and STREAM.UPDATE of nats-server, which runs each under one lock.
 """

@@ -1,7 +1,8 @@
 """Opens, creates, configures, resets and deletes the consumers of a replicated stream at its leader.
 
 manage/consumers.py makes the same checks as on a single server, then calls this module instead of writing files. Each
-change is an operation that every replica applies; it is answered when this replica has applied it.
+change is an operation that every replica applies. The request is answered when this replica has applied the
+operation.
 """
 
 from __future__ import annotations

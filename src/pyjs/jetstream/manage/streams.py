@@ -1,6 +1,6 @@
 """Creates, updates, deletes and recovers the streams of an account.
 
-This module applies the rules, and the limits of the account and its server, gives a new stream its store and its
+This module applies the rules and the limits of the account and its server. It gives a new stream its store and its
 subjects, and calls the observer. API subjects and JSON are handled by api/streams.py. Long because all these
 operations begin with the same checks and end with the same report.
 

@@ -267,8 +267,9 @@ class Desk:
         """Answer a request that was left to a lost leader, if this server is the next leader.
 
         The server of the client refuses the request if no next leader is known within HOLD_NS. It also refuses
-        changes other than creations, and a creation if a later change of the same stream is known (`is_last` is
-        false): the lost leader may have made both changes, and repeating the creation would undo the later one.
+        changes other than creations. It even refuses a creation if a later change of the same stream is known
+        (`is_last` is false): the lost leader may have made both changes, and repeating the creation would undo the
+        later one.
         """
         router, request, endpoint, args = left.router, left.request, left.endpoint, left.args
 

@@ -1,7 +1,7 @@
 """Finds out whether the store of a replica agrees with the log of its group.
 
-With a sync interval, a power failure can destroy the end of the log, while the store keeps the effects of the lost
-entries, since both are synced at different times. It may also be that only this server still has entries that the
+With a sync interval, log and store are synced at different times. So a power failure can destroy the end of the log
+while the store keeps the effects of the lost entries. It may also be that only this server still has entries that the
 other servers have lost. In both cases, the group continues with other entries under the same indexes. The store has
 the index and the term of the last entry that it has applied. If the committed log has this entry, the store has
 exactly the effects of that log. Until this is known, the replica is *unsure*: it serves no copies, its log is not

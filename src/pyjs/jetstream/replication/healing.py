@@ -9,10 +9,10 @@ while the stream stays open (repairing.py). If a start without index files has f
 not list the messages. Then the stream is closed, and the replica compares itself with an undamaged one (catch_up.py,
 restoring.py).
 
-If this replica is elected, and for GIVE_UP_NS no other one is undamaged or has the messages, it leads without them
-and continues to ask. Replicas that copy from it do not remove the messages that it has lost. It refuses each publish
-whose outcome may depend on the lost messages (stream/replicated/gaps.pyx). So when an undamaged replica returns, both
-have the same messages in the end, unless an operator has accepted the loss.
+If this replica is elected, and for GIVE_UP_NS no other one is undamaged or has the messages, this replica leads
+without them and continues to ask. Replicas that copy from it do not remove the messages that it has lost. It refuses
+each publish whose outcome may depend on the lost messages (stream/replicated/gaps.pyx). So when an undamaged replica
+returns, both have the same messages in the end, unless an operator has accepted the loss.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ class Repairs:
 
 
 def _whole_node(machine: Damaged, attempt: int) -> Generator[Step, None, int]:
-    """Ask one other replica whether it is undamaged; return its node if it is, otherwise 0."""
+    """Ask one other replica whether it is undamaged; return its node if so, otherwise 0."""
     nodes = machine.sources()
     if not nodes:
         return 0

@@ -323,7 +323,7 @@ class StreamMachine:
     def _listen_steps(self) -> Steps:
         """Subscribe the stream to its subjects, after the first step in which `replica.lead` opens consumers.
 
-        Other servers assume that a stream that is subscribed to its subjects has all its consumers.
+        Other servers assume that a subscribed stream has all its consumers.
         """
         yield from ()
         if self.leads:
@@ -532,7 +532,7 @@ class StreamMachine:
             self._lead()
 
     def has_entries_after(self, index: int) -> bool:
-        """Return whether the log has every entry after `index`; False if the group is closed."""
+        """Return whether the log has every entry after `index`, or False if the group is closed."""
         with suppress(KeyError, RaftError):  # it was closed because of damage
             return self._consensus.status(self.group).start <= max(
                 index, 1

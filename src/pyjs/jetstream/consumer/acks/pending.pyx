@@ -3,11 +3,11 @@
 This module knows nothing of streams, subjects or sockets: it sees sequences and times.
 
 There is one entry per stream_seq. The entries are in a slab, and a hash table finds them. Every entry is in two
-linked lists: the list of all entries by sequence (first deliveries are in that order, so a new entry is the newest),
-and a list for its state. There is one list of waiting entries per step of `backoff`. All entries of such a list have
-equal waits, and time never decreases, so the list is ordered by deadline without a heap. An ack takes constant time,
-and the next deadline is the earliest of the list heads. Entries with an individual deadline (nak with delay) are in a
-binary heap instead, since they come in any order.
+linked lists. One list has all entries by sequence; first deliveries are in that order, so a new entry is the newest.
+The other is the list for the state of the entry. There is one list of waiting entries per step of `backoff`. All
+entries of such a list have equal waits, and time never decreases, so the list is ordered by deadline without a heap.
+An ack takes constant time, and the next deadline is the earliest of the list heads. Entries with an individual
+deadline (nak with delay) are in a binary heap instead, since they come in any order.
 
 Invariants: seq ascends from `oldest` to `newest`; count == 0 exactly if oldest == 0.
 

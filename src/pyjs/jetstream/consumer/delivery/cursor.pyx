@@ -338,7 +338,10 @@ cdef class DeliveryCursor:
         return self.uncounted == 0
 
     cpdef void woken(self, uint64_t seq) noexcept nogil:
-        """Skip the messages between the end of the last search and `seq` (0: unknown), since none of them matches."""
+        """Skip the messages between the end of the last search and `seq`, since none of them matches.
+
+        If `seq` is 0, the next match is unknown, and nothing is skipped.
+        """
         if seq == 0 or self.end_seq == 0 or self.end_seq + 1 != self.next_seq or self.skips.left:
             return
         if seq > self.next_seq:
