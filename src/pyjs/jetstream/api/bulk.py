@@ -99,7 +99,7 @@ def _allowed(call: ApiCall) -> Stream:
 
 
 def _check_created(stream: Stream, wanted: str) -> None:
-    """Check that the stream was created at the time `wanted`, unless this is "".
+    """Check that the stream was created at the time `wanted`, unless `wanted` is "".
 
     Raises:
         ApiError: the request is meant for another stream of the same name, or the time is invalid.

@@ -1,4 +1,4 @@
-"""Direct gets of the last message of a subject, sent without a Python object per message.
+"""Answers direct gets of the last message of a subject, without a Python object per message.
 
 Every read of a key-value bucket is such a request. All other cases (no message, a wildcard, damage) are left to
 api/direct.py, which can handle every request and gives the same answers.

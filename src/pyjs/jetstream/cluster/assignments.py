@@ -221,7 +221,7 @@ def take_assignment(row: Row, *, may_be_short: bool = False) -> Assignment:
 
 
 def check_target(row: Row, target: int, nodes: Collection[int]) -> None:
-    """Check that the target of a move, if it is not 0, is one of exactly two servers of the stream.
+    """Check that the target of a move is 0, or is one of exactly two servers of the stream.
 
     Raises:
         BadRow: the target is invalid.

@@ -141,7 +141,7 @@ def moves(field: Field, streams: Iterable[Assignment] | None = None) -> Iterator
 def _single_move(field: Field, stream: Assignment, going: set[int]) -> StreamMoved | None:
     """Return the entry that begins the move of a single replica, or changes its target.
 
-    Return None if the replica cannot move, or is already moving to a server from which no streams move away.
+    Return None if the replica cannot move, or if it is already moving to a server that keeps its streams.
     """
     first = next(node for node in stream.nodes if node != stream.target)
     if first not in field.rules.online or stream.target not in {0, *going}:

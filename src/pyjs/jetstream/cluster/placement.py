@@ -187,7 +187,10 @@ class _Search:
         self.misfits = Misfits()
 
     def fits(self, server: Server) -> bool:
-        """Return whether a server may hold the stream; if a server of the cluster may not, record the reason."""
+        """Return whether a server may hold the stream.
+
+        If not, record the reason, unless the server is in another cluster.
+        """
         misfits, load = self.misfits, self._load.get(server.node, Load())
         if server.cluster != self._cluster:
             return False

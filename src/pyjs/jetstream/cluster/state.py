@@ -151,7 +151,8 @@ class MetaState:
         """Check that a stream can be updated to a configuration.
 
         Raises:
-            ApiError: the stream does not exist, exceeds a limit, or overlaps with the subjects of another stream.
+            ApiError: the stream does not exist, it exceeds a limit, or its subjects overlap with those of another
+                stream.
         """
         streams = self.accounts.get(account)
         if streams is None or streams.get(stored.config.name) is None:

@@ -12,7 +12,7 @@ from pyjs.jetstream.consumer.consumer cimport ACK_ALL, Consumer
 
 
 def term(Consumer consumer not None, uint64_t seq, uint64_t cseq, bytes reason) -> bool:
-    """Give up a delivery that a client terminated; with ack policy all, acknowledge all earlier deliveries.
+    """Give up a delivery that a client terminated; with ack policy all, also acknowledge all earlier deliveries.
 
     Return False if the delivery is neither pending nor given up. The term then counts as an ack.
     """

@@ -105,9 +105,9 @@ def pause(
 
 
 def reset(consumer: Consumer, wanted: int) -> int:
-    """Reset a consumer to the sequence `wanted` (0: the one after its ack floor); return the sequence.
+    """Reset a consumer to the sequence `wanted`, or to the one after its ack floor if `wanted` is 0.
 
-    The caller must then run `keep_reset`.
+    Return the sequence. The caller must then run `keep_reset`.
 
     Raises:
         ApiError: the sequence is not allowed (10204).
@@ -320,7 +320,7 @@ def _from_stored(js: JetStream, stream: Stream, stored: StoredConsumer) -> Consu
 
 
 def _keep_state(js: JetStream, consumer: Consumer) -> None:
-    """Rewrite the state of a consumer whose files were damaged or ahead of the stream; only log a failure."""
+    """Rewrite the state of a consumer whose files were damaged or ahead of the stream; a failure is only logged."""
     try:
         consumer.keeper.rewrite(consumer)
     except (OSError, StoreFailed) as error:

@@ -1,4 +1,4 @@
-"""The stored streams and consumers of an account: create, update, remove, recover.
+"""Creates, updates, removes and recovers the stored streams and consumers of an account.
 
 Unreadable files are renamed and reported; recovery continues without them.
 Long because creation, update, recovery and removal share one layout and one set of caches.
@@ -372,7 +372,7 @@ class AccountFiles:
         self._log.warn(f"  Detected unsupported stream '{self._account} > {name}': {newer.cause}")
 
     def hide_offline(self, name: str) -> str:
-        """Hide an offline stream as `hide` does, and with its errors. The stream then no longer counts as stored."""
+        """Hide an offline stream, which then no longer counts as stored; result and errors are those of `hide`."""
         hidden = self.hide(name)
         self._unread.discard(self.directory_of(name))
         del self.offline[name]
@@ -695,7 +695,9 @@ class AccountFiles:
     def _from_segments(
         self, directory: str, error: Exception, opener: Opener
     ) -> tuple[int, dict[str, Any], list[str]] | None:
-        """Return generation, values and problems of the newest META record in a stream's segments, or None.
+        """Return generation, values and problems of the newest META record in a stream's segments.
+
+        Return None if no segment has a META record that can be read.
 
         Raises:
             Locked: the record is encrypted, and the key is unknown.

@@ -115,7 +115,8 @@ def drop_steps(stream: Stream, wanted: StoreFilter, end_seq: int) -> Generator[S
 def lower_limits(stream: Stream, config: StreamConfig) -> Generator[Step, None, None]:
     """Remove the messages that exceed the limits of `config`, in steps if the stream has many messages.
 
-    Call this before `config` is applied to the stream, which removes any remaining messages above the limits.
+    Call this before `config` is applied to the stream, since applying it removes all remaining messages above the
+    limits.
 
     Raises:
         ApiError: the stream was deleted between two steps.

@@ -202,7 +202,7 @@ def adopt_steps(
 
 
 def stored_state(stream: Stream, stored: StoredConsumer, resources: Resources) -> bytes:
-    """Return the stored state of a consumer; if it was unreadable, a state that begins at the first message.
+    """Return the stored state of a consumer, or one that begins at the first message if the stored one is unreadable.
 
     Raises:
         BadState: the stored state is invalid.

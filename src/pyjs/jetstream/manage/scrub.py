@@ -142,7 +142,7 @@ class MetadataStep:
         return len(problems)
 
     def _problems(self) -> list[str]:
-        """Return a description of each problem of the metadata; empty if the stream has no files.
+        """Return a description of each problem of the metadata, or [] if the stream has no files.
 
         Raises:
             OSError: out of file descriptors or memory; the metadata was not checked.
@@ -355,7 +355,7 @@ class Scrubber:
     # -- steps of a pass -----------------------------------------------------------------------------------
 
     def _all_steps(self) -> Iterator[Step]:
-        """Yield the steps of a pass; each uses the state of its stream at that time."""
+        """Yield the steps of a pass; each step uses the state that its stream has at that time."""
         for js in list(self._accounts.values()):
             name = ""
             # A list of all streams would keep deleted streams in memory during a pass, which may take hours.

@@ -330,7 +330,7 @@ def open_restored(
 
 
 def _check_tier(js: JetStream, config: StreamConfig) -> None:
-    """Raise ApiError if the account has limits by number of replicas, but none for this number."""
+    """Raise ApiError if the account has limits by number of replicas, but none for the stream's number."""
     errcodes.NO_LIMITS.raise_if(
         bool(js.limits.tiers) and f"R{config.num_replicas or 1}" not in js.limits.tiers
     )

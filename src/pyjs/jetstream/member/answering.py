@@ -358,7 +358,7 @@ class Desk:
     def _work(
         self, router: Router, request: Request, endpoint: Endpoint, args: tuple[str, ...]
     ) -> Iterator[Step] | None:
-        """Return the steps that answer or refuse a request, or None if another server has also passed it on."""
+        """Return the steps that answer or refuse a request, or None if it was passed on to this server as well."""
         if self._passed.remove(request):
             return None
         self._taken.add(request)

@@ -86,7 +86,7 @@ class Carrier(Peers, Interests, Protocol):
         """Hold each message that has no receiver if `is_awaited(account, subject)` returns True."""
 
     def quiet_ns(self, node: int) -> int:
-        """Return the time in ns since the last bytes from a server, or 0 if it is unknown."""
+        """Return the time in ns since the last bytes from a server, or 0 if the time is unknown."""
 
     def reached(self) -> set[int]:
         """Return the numbers of the servers that get messages from here, because their subscriptions are known."""
@@ -417,7 +417,7 @@ class MemberNode:
             self.consensus.transfer(group, node)
 
     def missing(self, group: int) -> str:
-        """Return the names of the servers for whose answers a group in doubt is waiting, or "" if there are none."""
+        """Return the names of the servers whose answers a group in doubt is waiting for, or "" if there are none."""
         nodes = [] if self.consensus is None else self.consensus.doubts.missing(group, self._turn.now)
         return ", ".join(map(self._told_missing, nodes))
 

@@ -1,4 +1,4 @@
-"""Requests that the leader of the metadata handles: create, change, delete and list streams.
+"""Requests that the leader of the metadata handles; they create, change, delete and list streams.
 
 A handler checks the configuration as a single server does, chooses servers and proposes an entry. The result is known
 when the entry is applied. If the metadata changes before that, the handler starts again. After a change, a server of
@@ -160,7 +160,7 @@ class MetaRequests:
         return nodes, 0
 
     def _until_left(self, js: JetStream, decide: Callable[[], StreamUpdated]) -> Generator[Step, None, int]:
-        """Wait until no server that an update adds to a stream is still a member of the stream's group.
+        """Wait until the servers that an update adds to a stream are no longer members of the stream's group.
 
         Such a server replaces its old replica with a new one, and a group of two replicas removes a member only if
         both agree. Return the revision of the stream on which the update is based.
@@ -259,7 +259,7 @@ class MetaRequests:
         return config
 
     def bounds(self, account: str, config: StreamConfig) -> Bounds:
-        """Return the limits of an account that apply to a stream; no limits if the account is unknown."""
+        """Return the limits of an account that apply to a stream, or no limits if the account is unknown."""
         js = self._member.accounts.get(account)
         return Bounds() if js is None else bounds_of(js, config)
 

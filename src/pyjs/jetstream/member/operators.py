@@ -1,4 +1,4 @@
-"""Requests of operators: transfer a leadership, remove or evacuate a server, accept a loss, purge an account.
+"""Requests of operators: to transfer a leadership, remove or evacuate a server, accept a loss, or purge an account.
 
 The leader of the metadata answers these requests. But `stream_steps_down` is answered by the stream's leader, and
 `accept_loss` by the named server. On every other server, the methods return None.

@@ -391,7 +391,10 @@ class CatchUp:
         return True
 
     def _end_before(self, store: StreamStore) -> Generator[Step, None, State | None]:
-        """Return the state of another replica, or None if it has messages after those of the store, or no answer."""
+        """Return the state of another replica, or None if it does not answer.
+
+        Also return None if that replica has messages after the last one of the store.
+        """
         have = store.last_seq
         found = yield from self._ask(have)
         if found is not None and found[0] is Kind.PART and found[1] == have:  # the other store ends earlier

@@ -257,7 +257,7 @@ def records_of(data: bytes) -> Iterator[StoredMessage]:
     """Yield the messages in a list of records.
 
     Raises:
-        BadCopy: the next record is invalid, or its sequence is not higher than the previous one.
+        BadCopy: the next record is invalid, or its sequence is not higher than that of the previous record.
     """
     at = last = 0
     while at < len(data):

@@ -106,7 +106,7 @@ def readable(store: StreamStore, seq: int) -> StoredMessage | None:
 
 
 def removed_in(stream: Stream, first: int, last: int) -> list[StoredMessage]:
-    """Return the ids of the messages `first` to `last` that still count as duplicates.
+    """Return those ids of the messages `first` to `last` that still count as duplicates.
 
     Each id is returned as a message with the sequence and time of the original message and only the id as its header.
     """
@@ -141,7 +141,7 @@ def _records(stream: Stream, have: int) -> tuple[bytes, int] | None:
 
 
 def _removed(stream: Stream, after: int, upto: int) -> list[StoredMessage]:
-    """Return the ids of the messages `after` + 1 to `upto` that still count as duplicates, as in `removed_in`.
+    """Return those ids of the messages `after` + 1 to `upto` that still count as duplicates, as `removed_in` does.
 
     The result includes the ids of messages that were not removed.
     """
@@ -311,8 +311,8 @@ def lacking_ids_steps(
 ) -> Generator[Step, None, tuple[list[int], dict[int, StoredMessage]]]:
     """Find the removed messages of `state` whose ids still count as duplicates.
 
-    Return a list with the sequences of those that the copy lacks, and a dictionary of the others. The dictionary has,
-    by sequence, a message that has only headers.
+    Return a list with the sequences of those that the copy lacks, and a dictionary. For each of the others, the
+    dictionary has a message with only headers, by sequence.
     """
     kept = sequences(state.kept)
     if not kept:

@@ -1,4 +1,4 @@
-"""The repair of damaged messages from other replicas, while the stream stays open.
+"""Repairs damaged messages from other replicas, while the stream stays open.
 
 The catalogue of a replica still lists its damaged messages (store/file/examiner), so the replica requests exactly
 those that are still in the stream. A message never changes, so a replica that is ahead or behind may also answer. A
@@ -142,7 +142,7 @@ def fetch_steps(
 ) -> Generator[Step, None, Found]:
     """Return the messages `seqs` (ascending) that the replica on `node` can read and that `is_right` accepts.
 
-    With `ids`, return messages with only the ids of removed messages instead. No further request is sent after
+    With `ids`, return removed messages instead, each with only its id. No further request is sent after
     `size_max` bytes have arrived, or if the replica does not answer.
     """
     found: Found = {}

@@ -243,7 +243,7 @@ def _first_copied(store: FileStore) -> int:
 
 
 def drop_copy(store: FileStore) -> None:
-    """Remove the copied messages of a closed store that no mark covers. This may run in any thread.
+    """From a closed store, remove the copied messages that no mark covers. This may run in any thread.
 
     Raises:
         OSError: some files may be left.
@@ -264,7 +264,7 @@ def drop_copy(store: FileStore) -> None:
 def end_copy(store: FileStore) -> None:
     """Remove the note of a copy. Raises OSError.
 
-    A mark must cover the copied messages before, or they must have been removed. This may run in any thread.
+    Before this, a mark must cover the copied messages, or they must be removed. This may run in any thread.
     """
     disk, path = store.files.disk, f"{store.files.directory}/{COPIED}"
     if disk.exists(path):

@@ -102,8 +102,8 @@ def single_steps(machine: Machine, is_applied: Callable[[], bool], end_group: Ca
     The replica proposes nothing more, and first waits until its proposals (for example acks) are applied.
 
     Raises:
-        StoreFailed: the files of the replica cannot be written, so it leads again, or they cannot be read, and are
-            not changed.
+        StoreFailed: the files of the replica cannot be written, and the replica leads again; or the files cannot be
+            read, and stay as they are.
     """
     machine.end()
     try:

@@ -465,7 +465,7 @@ class StreamMachine:
         return 0 if self.catch_up is None else self.catch_up.common
 
     def readable(self) -> tuple[StreamStore | None, Stream | None]:
-        """Return the store that other replicas may read, and the open stream; either is None if not available."""
+        """Return the store that other replicas may read, and the open stream; each is None if it is not available."""
         if self.catch_up is not None:
             store = self.catch_up.store
             return (None if isinstance(store, FileStore) and store.closed else store), None
@@ -599,9 +599,9 @@ class StreamMachine:
     def _settle_config(self) -> None:
         """Begin to propose the configuration in the metadata, if the stream does not have it yet.
 
-        The first entry of every stream is its configuration, since replicas may have been opened with a later one.
-        After a power failure, the configuration is proposed again, because an entry shows the other replicas whether
-        their stores agree with the log.
+        The first entry of every stream is its configuration, since replicas may have been opened with a later
+        configuration. After a power failure, the configuration is proposed again, because an entry shows the other
+        replicas whether their stores agree with the log.
         """
         steps = self.configure_steps()
         for step in steps:
@@ -635,7 +635,7 @@ class StreamMachine:
         """Wait until every entry committed before the call is applied here.
 
         Raises:
-            ApiError: this node does not lead, or can no longer prove that it does.
+            ApiError: this node does not lead, or can no longer prove that it leads.
         """
         outcome = Outcome(self.stream.turn)
         if not self.leads or not self._consensus.read_index(self.group, lambda: outcome.settle(None)):

@@ -246,8 +246,8 @@ cdef class PullRequests:
     cdef Outcome send(self, Msg* m, int64_t size, uint64_t unread, uint64_t ack_pending, int64_t now) noexcept nogil:
         """Send a message of `size` bytes to the first eligible request, and end requests that cannot be served.
 
-        `unread` is num_pending after the delivery. Return SENT, or DECLINED if the priority policy excludes all
-        requests, or NOT_TAKEN if no request is left.
+        `unread` is num_pending after the delivery. Return SENT if a request got the message, DECLINED if the priority
+        policy excludes all requests, and NOT_TAKEN if no request is left.
         """
         cdef Waiting* w
         cdef int64_t passed = 0

@@ -217,7 +217,7 @@ def parse(bytes tokens) -> tuple:
 def compose_tokens(deliveries) -> list:
     """Return the last five tokens of the ack subject of each delivery in `deliveries`.
 
-    All tokens are written to one buffer, as in `write`, so those of each delivery overwrite those before.
+    All tokens are written to one buffer, as in `write`, so each delivery overwrites the tokens of the last one.
     """
     cdef TokenText t
     cdef char out[104]
