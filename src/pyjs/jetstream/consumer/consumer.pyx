@@ -570,7 +570,7 @@ cdef class Consumer(StreamConsumer):
         return HELD
 
     cdef Outcome send(self, Record* r, uint32_t count, uint64_t unread, int64_t* budget) noexcept nogil:
-        """Send one message to the next request or the deliver subject; return SENT, or the reason for a failure.
+        """Send a message to the next request or the deliver subject; return SENT, or the reason why it was not sent.
 
         `count` is the number of deliveries of the message, including this one. `unread` is num_pending after this
         delivery. The cost of the delivery is subtracted from `budget`.

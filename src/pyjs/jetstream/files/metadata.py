@@ -6,8 +6,7 @@ for all of them, so a hundred requests take as long as one. A change that must b
 new directory) is written under another name, synced, and published by a rename; the batch is then synced a second
 time. A change is queued (it waits for its batch), running (in the thread), or finished (durable or undone). Two
 changes never run at the same time, so a change that depends on an earlier one finds the earlier one written, but
-perhaps not
-durable: if the sync fails, both fail.
+perhaps not durable: if the sync fails, both fail.
 
 This module knows nothing of streams, consumers and their files.
 """

@@ -1,7 +1,7 @@
 """Adapts the members of a stream's group to the metadata; the group's leader proposes the changes, one at a time.
 
-A new replica is a learner until it has all messages and nearly the whole log; then it becomes a voter. Only after
-that, replicas that the metadata no longer lists are removed. A majority of the remaining replicas must then have all
+A new replica is a learner until it has all messages and nearly the whole log; then it becomes a voter. Replicas
+that the metadata no longer lists are removed only after that. A majority of the remaining replicas must then have all
 messages, since a voter that was unreachable may still be copying. A leader that must be removed transfers its
 leadership first. A replica to be removed continues until it sees the removal in its own log, or learns of it from the
 leader.
