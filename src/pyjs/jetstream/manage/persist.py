@@ -1,6 +1,6 @@
 """Creates, updates, removes and recovers the stored streams and consumers of an account.
 
-Unreadable files are renamed and reported; recovery continues without them.
+Damaged files are set aside, and other unreadable files stay; both are reported, and recovery continues without them.
 Long because creation, update, recovery and removal share one layout and one set of caches.
 """
 
