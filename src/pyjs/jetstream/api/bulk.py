@@ -1,8 +1,8 @@
 """$JS.API.PYJS.BULK.*: ranges of a stream as raw records, for programs that read a whole stream.
 
-An extension of pyjs-server: nats-server does not answer these subjects. A stream allows bulk reads if it allows
-direct gets, which reveal the same data. Each request does a bounded amount of work and leaves no state: the reader
-requests the next range. docs/bulk-read.md specifies both requests and the chunks, with an example.
+This is an extension of pyjs-server: nats-server does not answer these subjects. A stream allows bulk reads if it
+allows direct gets, which reveal the same data. Each request does a bounded amount of work and leaves no state: the
+reader requests the next range. docs/bulk-read.md specifies both requests and the chunks, with an example.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def _allowed(call: ApiCall) -> Stream:
 
 
 def _check_created(stream: Stream, wanted: str) -> None:
-    """Check that the stream was created at the time `wanted`, unless this is "".
+    """Check that the stream was created at the time `wanted`, unless `wanted` is "".
 
     Raises:
         ApiError: the request is meant for another stream of the same name, or the time is invalid.
@@ -123,7 +123,7 @@ def _size(given: dict[str, Any], name: str, default: int, low: int, high: int) -
 
 
 def _fitting(size: int, room: int) -> int:
-    """Return how many of `size` bytes to send now; 0 if the client's output has too little room.
+    """Return how many of `size` bytes to send now, or 0 if the client's output has too little room.
 
     `room` is the number of bytes that the client's output may still grow by.
     """

@@ -1,6 +1,6 @@
 """$JS.API.PYJS.DEAD_LETTERS.REPLAY.<stream>: publish the messages of dead letters again.
 
-An extension of pyjs-server: nats-server does not answer this subject. docs/dead-letters.md describes it.
+This is an extension of pyjs-server: nats-server does not answer this subject. docs/dead-letters.md describes it.
 """
 
 from __future__ import annotations

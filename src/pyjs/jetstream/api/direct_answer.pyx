@@ -1,7 +1,7 @@
-"""Direct gets of the last message of a subject, sent without a Python object per message.
+"""Answers direct gets of the last message of a subject, without a Python object per message.
 
 Every read of a key-value bucket is such a request. All other cases (no message, a wildcard, damage) are left to
-api/direct.py, which handles every request, with the same answers.
+api/direct.py, which can handle every request and gives the same answers.
 
 Source: ADR-31. Compiled because a client waits for each of these answers (benchmarks/: direct-1, direct-16).
 """

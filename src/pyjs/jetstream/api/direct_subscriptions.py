@@ -1,8 +1,8 @@
 """The subscriptions of one stream's direct gets.
 
 A stream that does not allow direct gets has no such subscription, so a client gets status 503 (no responders). A
-mirror may also subscribe to the subjects of its origin, and then shares the requests with it. The first request
-imports the module that reads requests (direct.py).
+mirror may also subscribe to the subjects of its origin, and then shares the requests with the origin. The first
+request imports the module that reads requests (direct.py).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class DirectSubscriptions:
     """The subscriptions by which one stream answers direct gets, for itself or for its origin."""
 
     def __init__(self, js: JetStream, stream: Stream, name: str) -> None:
-        """Subscribe to direct gets of the stream `name`: `stream` itself, or the origin of the mirror `stream`."""
+        """Subscribe to direct gets of the stream `name`, which is `stream` or the origin of the mirror `stream`."""
         self._js = js
         self._account = js.account
         self._stream = stream
@@ -60,7 +60,7 @@ class DirectSubscriptions:
         return self._answer(request, self._loaded().get_last)
 
     def _answer(self, request: Request, get: Get) -> Iterator[Step] | None:
-        """Answer a request; in steps, if it must wait for earlier work or takes longer than a turn."""
+        """Answer a request, in steps if it must wait for earlier work or takes longer than a turn."""
         replicated = self._js.shared.replicated
         is_settled = replicated is None or replicated.is_settled(self._stream)
         if not is_settled or self._js.gates.is_busy(self._stream.name):

@@ -53,7 +53,8 @@ class ApiCall:
         """Return the stream named by the first argument.
 
         Raises:
-            ApiError: 10059, there is no such stream; 10194 or 10195, the stream or one of its consumers is offline.
+            ApiError: there is no such stream (10059), or the stream or one of its consumers is offline (10194,
+                10195).
         """
         offline = self.js.offline.get(self.args[0])
         if offline is not None and offline.consumer == self.args[-1] and len(self.args) > 1:
@@ -64,7 +65,7 @@ class ApiCall:
         """Return the stream named by the first argument; a replicated stream first applies all committed entries.
 
         Raises:
-            ApiError: as for `stream`; 10008, this server may no longer lead the stream.
+            ApiError: as for `stream`, or if this server may no longer lead the stream (10008).
         """
         stream, replicated = self.stream(), self.js.shared.replicated
         if replicated is None or not replicated.is_replica(stream):
@@ -86,7 +87,7 @@ class ApiCall:
         """Refuse a request whose payload does not count as empty, see `is_empty`.
 
         Raises:
-            ApiError: 10038, the payload is not empty.
+            ApiError: the payload is not empty (10038).
         """
         errcodes.NOT_EMPTY_REQUEST.raise_if(not is_empty(self.body))
 
@@ -94,7 +95,7 @@ class ApiCall:
         """Return the decoded fields of the payload.
 
         Raises:
-            ApiError: 10025, the payload is not JSON or has an invalid field.
+            ApiError: the payload is not JSON or has an invalid field (10025).
         """
         return read(self.body, fields, self.js.options.strict)
 
@@ -102,7 +103,7 @@ class ApiCall:
         """Return the decoded fields of the payload; ignore a payload that does not look like JSON.
 
         Raises:
-            ApiError: 10025, the payload is not JSON or has an invalid field.
+            ApiError: the payload is not JSON or has an invalid field (10025).
         """
         body = self.body if looks_like_json(self.body) else b""
         return read(body, fields, self.js.options.strict)
@@ -111,7 +112,7 @@ class ApiCall:
         """Return the decoded fields of the payload, which must not be empty.
 
         Raises:
-            ApiError: 10003, the payload is empty; 10025, the payload is not JSON or has an invalid field.
+            ApiError: the payload is empty (10003), or it is not JSON or has an invalid field (10025).
         """
         errcodes.BAD_REQUEST.raise_if(is_empty(self.body))
         return self.read(fields)
@@ -170,7 +171,7 @@ class Replacements:
         self._made: dict[str, Endpoint] = {}
 
     def of(self, endpoint: Endpoint) -> Endpoint:
-        """Return `endpoint` with the handler that replaces its own; if there is none, return it unchanged."""
+        """Return `endpoint` with the handler that replaces its own, or unchanged if there is none."""
         words = endpoint.words
         if words not in self._handlers:
             return endpoint

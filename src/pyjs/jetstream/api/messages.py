@@ -72,7 +72,7 @@ def is_conflicting(given: dict[str, Any]) -> bool:
 
 
 def find(store: StreamStore, given: dict[str, Any]) -> Generator[None, None, StoredMessage | None]:
-    """Return the message that a request without conflicts selects, or None if there is no such message, in steps.
+    """Search in steps for the message that a request without conflicts selects; return it, or None if there is none.
 
     Raises:
         NotNow: the message cannot be read for the moment.
@@ -92,7 +92,7 @@ def find(store: StreamStore, given: dict[str, Any]) -> Generator[None, None, Sto
 
 
 def last_of(store: StreamStore, subject: bytes) -> Generator[None, None, StoredMessage | None]:
-    """Return the last message of a subject, which may have wildcards, or None if there is no message, in steps.
+    """Search in steps for the last message of a subject, which may have wildcards; return it, or None.
 
     Raises:
         NotNow: the message cannot be read for the moment.

@@ -1,4 +1,4 @@
-"""The router of $JS.API.> requests: finds the endpoint, calls it, counts the call and sends the answer.
+"""The router of $JS.API.> requests: it finds the endpoint, calls it, counts the call and sends the answer.
 
 Each account has one router, which the first request creates (subscriptions.py), since this module imports everything
 needed to read requests and serve streams. A subject without an endpoint gets no answer, as on nats-server.
@@ -92,7 +92,7 @@ class Router:
     def _ordered(
         self, endpoint: Endpoint, args: tuple[str, ...], request: Request
     ) -> Generator[Step, None, JsonDict | None]:
-        """Call the handler once earlier work on its stream is done."""
+        """Call the handler as soon as earlier work on its stream is done."""
         if self.js is None or not args or not (endpoint.in_steps or self.js.gates.is_busy(args[0])):
             return (yield from self._steps(endpoint, args, request))
         gates, gate = self.js.gates, consumer_gate(*args[:2])

@@ -173,7 +173,7 @@ class ApiSubscriptions:
         return self._router.handle(request, depth)
 
     def _handle_later(self, request: Request, depth: int) -> Iterator[Step]:
-        """Answer a request once the router is imported, after earlier requests of the same connection."""
+        """Answer a request as soon as the router is imported, after earlier requests of the same connection."""
         self._late += 1
         yield self._park
         self._late -= 1

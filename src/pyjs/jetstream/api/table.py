@@ -1,7 +1,7 @@
 """The table of all endpoints of the API.
 
-The first request imports this module, not the start: it imports every reader of JSON requests, which neither recovery
-nor publishing needs.
+This module imports every reader of JSON requests, which neither recovery nor publishing needs. So it is not imported
+before the first request.
 """
 
 from __future__ import annotations

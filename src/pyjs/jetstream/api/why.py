@@ -1,7 +1,7 @@
 """$JS.API.PYJS.WHY.<stream>[.<consumer>]: why a stream refuses publishes, or a consumer delivers nothing.
 
-An extension of pyjs-server: nats-server does not answer these subjects. docs/why.md lists the reasons. The modules
-that compose reports are imported by the first request, so that an idle server needs less memory.
+This is an extension of pyjs-server: nats-server does not answer these subjects. docs/why.md lists the reasons. The
+modules that compose reports are imported by the first request, so that an idle server needs less memory.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ files, and not the consensus engine. A request that creates a stream takes these
 1. `rules` check its configuration, `state.check_create` looks for conflicts, `placement` chooses servers.
 2. The request becomes a `StreamCreated` entry (`entries`), which is proposed with the limits of the account.
 3. Every server applies the entry (`state.apply`); only this decides the outcome. If it is STALE, the leader retries.
-4. The result lists `changes`, from which each server derives its work: those that hold the stream open it.
+4. The result lists `changes`, from which each server derives its work: the servers that hold the stream open it.
 
 `bootstrap` finds the first members of the metadata group, and `membership` adapts the group to the servers. `moves`
 chooses other servers for streams; a `snapshot` replaces all entries before it. The modules `answers`, `reports` and

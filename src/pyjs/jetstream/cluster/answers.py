@@ -1,7 +1,8 @@
 """Answers of the API from the metadata, and the servers that must be asked for the rest.
 
-Names come from the metadata. A list needs the state of each stream, which only the leader of the stream has: the plan
-lists the streams reported here, those to request from another server, and those that cannot be reported now.
+Names come from the metadata. A list needs the state of each stream, which only the leader of the stream has. So the
+plan lists the streams that this server reports, those to request from other servers, and those that cannot be
+reported now.
 
 Source: order and pages as nats-server 2.15.1 answers, tests/conformance/test_cluster_jetstream.py.
 """

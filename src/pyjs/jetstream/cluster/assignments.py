@@ -100,7 +100,7 @@ class Assignment:
 
     @property
     def first_node(self) -> int:
-        """The server of the only replica with incarnation 1; 0 if several replicas or none have this incarnation."""
+        """The server of the only replica with incarnation 1, or 0 if there is no such replica or more than one."""
         found = [each.node for each in self.replicas if each.incarnation == 1]
         return found[0] if len(found) == 1 else 0
 
@@ -171,7 +171,7 @@ class Assignment:
 
 
 def add_load(load: dict[int, Load], config: StreamConfig, nodes: Iterable[int], count: int = 1) -> None:
-    """Add `count` streams with this configuration to the load of each server in `nodes`; -1 subtracts one."""
+    """Add `count` streams with this configuration to the load of each server in `nodes`; `count` may be -1."""
     size = count * max(config.max_bytes, 0)
     for node in nodes:
         there = load.setdefault(node, Load())
@@ -221,7 +221,7 @@ def take_assignment(row: Row, *, may_be_short: bool = False) -> Assignment:
 
 
 def check_target(row: Row, target: int, nodes: Collection[int]) -> None:
-    """Check that the target of a move, if it is not 0, is one of exactly two servers of the stream.
+    """Check that the target of a move is 0, or is one of exactly two servers of the stream.
 
     Raises:
         BadRow: the target is invalid.

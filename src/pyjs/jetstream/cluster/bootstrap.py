@@ -4,12 +4,12 @@ Each server repeatedly sends a `Word` to every other server: its number, the ran
 of servers in its configuration (`expected`), and the membership that it has adopted. A membership is the list of all
 expected servers as pairs (number, store). The rules:
 
-1. A store adopts at most one membership, ever, and makes it durable before it sends it.
+1. A store adopts at most one membership, ever, and this membership is durable before it is sent.
 2. A server adopts a membership only after it has a word of every expected server, and only if all memberships in
-   these words are equal; if there is none, it creates one from the servers that sent words. The membership must
-   contain the server itself, by number and store.
-3. A server starts the group, and votes, only when words of more than half of the expected servers, itself included,
-   have the membership that it adopted, or when a word reports that the group is running.
+   these words are equal. If the words have no membership, the server creates one from the servers that sent words.
+   The membership must contain the server itself, by number and store.
+3. A server starts the group, and votes, only in two cases: if words of more than half of the expected servers, itself
+   included, have the membership that it adopted, or if a word reports that the group is running.
 4. A server that learns of a running group but cannot start it joins this group as a learner with a new incarnation.
 
 Claim: two memberships M and M' never both elect a leader, as long as all servers name the same servers and fewer than

@@ -1,4 +1,4 @@
-"""The changes that an applied entry makes, or, after a snapshot was received, those between two states.
+"""The changes that an applied entry or a received snapshot makes to the metadata.
 
 Changes are the same on every server.
 """

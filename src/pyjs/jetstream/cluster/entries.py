@@ -2,10 +2,10 @@
 
     entry = msgpack list: version u8, kind u8, the fields of its kind
 
-An entry has the requested change, and the state that it is based on. When a server applies the entry, it decides
-whether to make the change; every server decides in the same way. A server cannot skip a committed entry that it does
-not understand, since it would then differ from the others: decoding raises UnknownEntry or BadRow, and the group
-stops here.
+An entry has the requested change, and the state on which the change is based. When a server applies the entry, it
+decides whether to make the change; every server decides in the same way. A server cannot skip a committed entry that
+it does not understand, since it would then differ from the others: decoding raises UnknownEntry or BadRow, and the
+group stops here.
 
 `Bounds` are the limits of the account at the server that proposes. They come from configuration and tokens, which may
 differ between servers; all servers apply those in the entry.

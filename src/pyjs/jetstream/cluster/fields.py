@@ -99,7 +99,7 @@ class Row:
         return Row(self._take(name), f"{name} of {self.what}")
 
     def rows(self, name: str, most: int) -> list[Row]:
-        """Return readers of the lists in the next value, a list of up to `most` lists, or raise BadRow."""
+        """Return a reader for each list in the next value, which has up to `most` lists, or raise BadRow."""
         return [Row(each, f"{name} of {self.what}") for each in self._list(name, most)]
 
     def end(self) -> None:

@@ -1,8 +1,9 @@
-"""The membership of the metadata group, which follows the servers of the cluster: learners, voters, removals.
+"""Adapts the members of the metadata group to the servers of the cluster.
 
-New servers learn first, and vote once they have caught up, up to five voters. If a server was removed, or came back
-with an empty store, its old peer is removed. A removed server that is online stays as a learner until it has learned
-that its streams were moved. Changes are made one at a time: the next one is proposed when the last one was applied.
+New servers are learners first, and become voters when they have caught up; there are at most five voters. If a server
+was removed, or came back with an empty store, its old peer is removed. A removed server that is online stays as a
+learner until it has learned that its streams were moved. Changes are made one at a time: the next one is proposed
+when the last one was applied.
 
 Source: rules of nats-server 2.15.1 for peers of its meta group, and Raft's thesis, sections 4.2.1 and 4.3.
 """

@@ -1,4 +1,4 @@
-"""The choice of other servers for existing streams: after an update, a removed replica, or a leaving server.
+"""Chooses other servers for a stream after an update, after the removal of a replica, or when a server leaves.
 
 The functions only return servers, and entries to propose. The metadata names the servers that should hold a stream;
 the leader of the stream's group carries out the move, in which new replicas are added first.
@@ -42,10 +42,10 @@ class Field:
     def place(
         self, config: StreamConfig, kept: tuple[int, ...] = (), avoided: Collection[int] = ()
     ) -> tuple[int, ...]:
-        """Return the servers for a stream: those in `kept`, then new ones, but no new one in `avoided`.
+        """Return the servers for a stream: those in `kept` first, then new ones that are not in `avoided`.
 
         Raises:
-            ApiError: 10005, too few servers fit.
+            ApiError: too few servers fit (10005).
         """
         servers = self.state.servers.values()
         return place(servers, config, self.cluster, self.load, self.rules, kept, avoided)
@@ -58,12 +58,12 @@ class Field:
 def updated_nodes(field: Field, old: Assignment, config: StreamConfig, leader: int) -> tuple[int, ...]:
     """Return the servers of a stream whose configuration becomes `config`.
 
-    If the number of replicas grows, servers are added. If the number shrinks, online servers stay before offline
-    ones, the leader first. With a new placement, the old servers that fit it stay.
+    If the number of replicas grows, servers are added. If the number shrinks, online servers are preferred to offline
+    ones, and the leader to the others. With a new placement, those of the old servers that fit the placement stay.
 
     Raises:
-        ApiError: 10005, too few servers fit; 10123, both the placement and the number of replicas change; 10023, the
-            only server already has the maximum number of replicated streams.
+        ApiError: too few servers fit (10005), both the placement and the number of replicas change (10123), or the
+            only server already has the maximum number of replicated streams (10023).
     """
     wanted, before = config.num_replicas, old.config.num_replicas
     if config.placement != old.config.placement and config.placement is not None:
@@ -84,7 +84,8 @@ def without_replica(field: Field, stream: Assignment, node: int) -> StreamMoved:
     """Return the entry that moves a stream's replica away from server `node`, as an operator requested.
 
     Raises:
-        ApiError: 10040, the server has no replica; 10075, no other server fits; 10124, the stream is being moved.
+        ApiError: the server has no replica (10040), no other server fits (10075), or the stream is being moved
+            (10124).
     """
     errcodes.CLUSTER_PEER_NOT_MEMBER.raise_if(node not in stream.nodes)
     errcodes.STREAM_MOVE_IN_PROGRESS.raise_if(stream.target)
@@ -140,7 +141,7 @@ def moves(field: Field, streams: Iterable[Assignment] | None = None) -> Iterator
 def _single_move(field: Field, stream: Assignment, going: set[int]) -> StreamMoved | None:
     """Return the entry that begins the move of a single replica, or changes its target.
 
-    Return None if the replica cannot move, or is already moving to a server from which no streams move away.
+    Return None if the replica cannot move, or if it is already moving to a server that keeps its streams.
     """
     first = next(node for node in stream.nodes if node != stream.target)
     if first not in field.rules.online or stream.target not in {0, *going}:

@@ -1,10 +1,10 @@
-"""Placement: the choice of the servers that hold a stream, by the servers, the configuration and the load.
+"""Chooses the servers that hold a stream, by its configuration and by the load of the servers.
 
 A server fits if it is in the requested cluster, is online, has all requested tags and none of the unwanted ones
-(`!tag`), and has room for `max_bytes`; for a replicated stream, it must also be below `max_ha_assets`. With a
-`unique_tag`, two replicas never share a tag with this prefix. Of the servers that fit, the least loaded come first:
-by replicated streams if the stream is replicated, then by free bytes, by streams, and by number, so that equal input
-gives equal results (nats-server chooses at random among equals).
+(`!tag`), and has room for `max_bytes`. For a replicated stream, it must also be below `max_ha_assets`. With a
+`unique_tag`, two replicas never share a tag with this prefix. Of the servers that fit, the least loaded come first.
+They are compared by replicated streams if the stream is replicated, then by free bytes, by streams, and by number. So
+equal input gives equal results, whereas nats-server chooses at random among equals.
 
 Source: rules and texts of nats-server 2.15.1, compared in tests/conformance/test_cluster_jetstream.py.
 """
@@ -33,7 +33,7 @@ UNLIMITED = 1 << 63  # free bytes of a server without a limit
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The servers that are online, and the options for placement of the server that places a stream."""
+    """The servers that are online, and the placement options of the server that chooses."""
 
     online: Collection[int]
     unique_tag: str = ""  # a prefix in lower case; "": none
@@ -89,13 +89,13 @@ def place(
     kept: tuple[int, ...] = (),
     avoided: Collection[int] = (),
 ) -> tuple[int, ...]:
-    """Return the servers for a stream: those in `kept` first, then new ones, but no new one in `avoided`.
+    """Return the servers for a stream: those in `kept` first, then new ones that are not in `avoided`.
 
     `cluster` is used if the configuration names no cluster. `load` is the load of each server, and may include
     streams that are only planned.
 
     Raises:
-        ApiError: 10005, too few servers fit; the message lists the reasons.
+        ApiError: too few servers fit (10005); the message lists the reasons.
     """
     wanted = config.num_replicas
     if len(kept) >= wanted:
@@ -117,10 +117,10 @@ def successor(
     placement: Placement | None,
     online: Collection[int],
 ) -> int:
-    """Return the server in `nodes` that should lead after `leader`, as an operator requested; 0: any server.
+    """Return the server in `nodes` that should lead after `leader`, as an operator requested, or 0 if any may lead.
 
     Raises:
-        ApiError: 10005, no server fits.
+        ApiError: no server fits (10005).
     """
     others = [node for node in sorted(nodes) if node != leader and node in online]
     if placement is None or len(nodes) == 1:
@@ -187,7 +187,10 @@ class _Search:
         self.misfits = Misfits()
 
     def fits(self, server: Server) -> bool:
-        """Return whether a server may hold the stream; if a server of the cluster may not, record the reason."""
+        """Return whether a server may hold the stream.
+
+        If not, record the reason, unless the server is in another cluster.
+        """
         misfits, load = self.misfits, self._load.get(server.node, Load())
         if server.cluster != self._cluster:
             return False
@@ -212,7 +215,7 @@ class _Search:
         return ha_assets, -self._free(server), load.streams, server.node
 
     def unique(self, servers: list[Server], count: int) -> list[Server]:
-        """Return up to `count` of the servers, in order, without those that share a unique tag or have none.
+        """Return up to `count` of the servers, in order, without those that have no unique tag or share one.
 
         If no unique tag is required, these are the first servers.
         """

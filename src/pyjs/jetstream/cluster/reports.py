@@ -86,7 +86,10 @@ def consumer_cluster(
 
 
 def _group(state: MetaState, cluster: str, group: str, status: GroupStatus, account: str) -> dict[str, Any]:
-    """Return the report of a group; for a single replica, which has no group, only the cluster and the leader."""
+    """Return the report of a group.
+
+    A single replica has no group, so its report has only the cluster and the leader.
+    """
     out: dict[str, Any] = {"name": cluster}
     if group:
         out["raft_group"] = group

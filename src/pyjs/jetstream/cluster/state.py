@@ -1,7 +1,7 @@
 """The metadata of a cluster: its servers, and the streams of all accounts with their assignments.
 
-A machine driven by committed entries: equal entries lead to equal states and equal answers on every server. Conflicts
-are decided only here, so of two conflicting requests in flight only one can succeed. The proposer may call
+Only committed entries change the state, so equal entries lead to equal states and equal answers on every server.
+Conflicts are decided only here, so of two conflicting requests in flight only one can succeed. The proposer may call
 `check_create` and `check_update` before it chooses servers, but only the result of `apply` counts.
 
 The state on which an entry is based may have changed before the entry is applied: a server was removed, or the stream
@@ -70,7 +70,7 @@ class Applied:
 
 
 class Seen(NamedTuple):
-    """The stream that an entry changes, as its proposer has seen it."""
+    """The stream that an entry changes, as the proposer of the entry has seen it."""
 
     account: str
     name: str
@@ -151,7 +151,8 @@ class MetaState:
         """Check that a stream can be updated to a configuration.
 
         Raises:
-            ApiError: the stream does not exist, exceeds a limit, or overlaps with the subjects of another stream.
+            ApiError: the stream does not exist, it exceeds a limit, or its subjects overlap with those of another
+                stream.
         """
         streams = self.accounts.get(account)
         if streams is None or streams.get(stored.config.name) is None:
@@ -305,7 +306,7 @@ class MetaState:
         return Applied(Outcome.DONE, tuple(self._drop(each) for each in streams))
 
     def _as_seen(self, seen: Seen) -> Assignment | None:
-        """Return the stream, or None if it has changed since its proposer saw it.
+        """Return the stream, or None if it has changed since the proposer of the entry saw it.
 
         Raises:
             ApiError: there is no stream with this name.

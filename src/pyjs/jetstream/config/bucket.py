@@ -1,7 +1,7 @@
 """Key-value buckets and object stores: their options, and the configurations of their streams.
 
-A bucket is a stream with a certain configuration; its clients agree on it, and servers know nothing of it. The stream
-is the one that the `nats` command creates.
+A bucket is a stream with a configuration on which its clients agree; servers know nothing of buckets. The stream is
+the same as the one that the `nats` command creates.
 
 Source: ADR-8 and ADR-20; nats.go, jetstream/kv.go and jetstream/object.go.
 """

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerConfig:
-    """The configuration of a consumer. Durations are ns, 0 means unset, times are ns since the epoch."""
+    """The configuration of a consumer. Durations are in ns, and times in ns since the epoch; 0 means unset."""
 
     durable_name: str = option(
         STRING,
@@ -132,7 +132,10 @@ class ConsumerConfig:
 
 
 def from_json(given: Mapping[str, Any]) -> ConsumerConfig:
-    """Return the configuration in `given`, JSON whose values are checked; missing options keep their defaults."""
+    """Return the configuration in the JSON values `given`, which must have been checked.
+
+    Missing options keep their defaults.
+    """
     if given.get("deliver_policy", "undefined") == "undefined":
         given = {**given, "deliver_policy": "all"}
     return declared.from_json(ConsumerConfig, given)

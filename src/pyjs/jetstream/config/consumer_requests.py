@@ -74,7 +74,7 @@ def read_create(body: bytes, strict: bool) -> CreateRequest:
     """Decode the body of a CONSUMER.CREATE request; if `strict`, refuse unknown fields.
 
     Raises:
-        ApiError: 10025, the body is not JSON or has an invalid field.
+        ApiError: the body is not JSON or has an invalid field (10025).
     """
     fields = read(body, CREATE_REQUEST, strict)
     return CreateRequest(

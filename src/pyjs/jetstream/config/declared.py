@@ -65,7 +65,7 @@ def option(
     always: bool = False,
     updatable: bool = True,
 ) -> Any:
-    """Declare an option as a field of a dataclass. Without `default`, its default is the zero value of its kind."""
+    """Declare an option as a field of a dataclass. Without `default`, the default is the zero value of its kind."""
     told = {"kind": kind, "doc": doc, "level": level, "always": always, "updatable": updatable}
     start = zero_of(kind) if default is _KIND_DEFAULT else default
     if kind.name == "map" or (kind.name == "struct" and start is not None):
@@ -82,7 +82,7 @@ def options_of(of: type[DataclassInstance]) -> tuple[Option, ...]:
 
 
 def struct_of(of: type[DataclassInstance], go_name: str = "") -> Struct:
-    """Return the fields of a dataclass for the decoder; `go_name` is nats-server's name of the type, if different."""
+    """Return the fields of a dataclass for the decoder; `go_name` is nats-server's name of the type if it differs."""
     return Struct(go_name or of.__name__, {each.name: each.kind for each in options_of(of)}, of)
 
 
@@ -155,7 +155,10 @@ _WRITERS: dict[str, Callable[[Any], object]] = {
 
 
 def from_json(of: type[T], given: Mapping[str, Any]) -> T:
-    """Return the configuration in `given`, JSON whose values are checked; missing options keep their defaults."""
+    """Return the configuration in the JSON values `given`, which must have been checked.
+
+    Missing options keep their defaults.
+    """
     shape = shape_of(of)
     values = {each.attribute: given[each.name] for each in shape.options if each.name in given}
     return of(**_with_parts(shape, values, from_json))
@@ -182,7 +185,7 @@ def _made(kind: Kind, value: Any, read: Callable[..., Any]) -> Any:
 
 
 def to_meta(config: DataclassInstance) -> dict[str, Any]:
-    """Return a configuration as plain values to store, by the names of its attributes."""
+    """Return a configuration as plain values to store; the keys are the names of its attributes."""
     shape = shape_of(type(config))
     pairs = zip(shape.options, shape.values(config), strict=True)
     return {each.attribute: _stored(each.kind, value) for each, value in pairs}

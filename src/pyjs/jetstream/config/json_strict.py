@@ -1,9 +1,9 @@
 """Strict JSON: request bodies decoded against a table of fields, with nats-server's error messages.
 
 A request is decoded as nats-server does it: unknown fields are refused, names match regardless of case, null leaves a
-field unset, several objects one after another are merged, and the first error in document order is reported. Knows
-nothing of the meaning of fields: a `Struct` lists fields and their kinds; it is written by hand or derived from
-declared options (jetstream/config/declared.py).
+field unset, several objects one after another are merged, and the first error in document order is reported. This
+module knows nothing of the meaning of fields. A `Struct` lists fields and their kinds; it is written by hand or
+derived from declared options (jetstream/config/declared.py).
 
 A valid request takes one orjson call and a walk. Only after a fault does the scanner in base/json_scan.pyx look up
 text positions and the raw text of numbers.
@@ -273,9 +273,10 @@ def _time_fault(text: str) -> str:
 
 
 def parse_time_ns(text: str) -> int:
-    """Return an RFC 3339 time in nanoseconds since the epoch; digits after the ninth of the fraction are ignored.
+    """Return an RFC 3339 time in nanoseconds since the epoch.
 
-    A time before year 0 or after year 9999 in UTC is clamped, since RFC 3339 has no other years.
+    In the fraction, digits after the ninth are ignored. A time before year 0 or after year 9999 in UTC is clamped,
+    since RFC 3339 has no other years.
 
     Raises:
         ValueError: `text` is not an RFC 3339 time.

@@ -100,7 +100,7 @@ class SourceConsumer:
 
 @dataclass(repr=False, slots=True)
 class StreamSource:
-    """The origin of a stream: its mirror, or one of its sources."""
+    """The origin of a mirror, or one of the origins of a stream with sources."""
 
     name: str = option(STRING, "The name of the origin.", always=True)
     opt_start_seq: int = option(UINT64, "The sequence to start at.")
@@ -230,7 +230,7 @@ class StreamConfig:
     metadata: Mapping[str, str] = option(STRING_MAP, "Names and values for applications.")
 
     def with_required_level(self) -> StreamConfig:
-        """Return the configuration to store: with the required API level, without metadata for responses."""
+        """Return the configuration to store, with the required API level but without metadata for responses."""
         kept = {key: value for key, value in self.metadata.items() if key not in (META_VERSION, META_LEVEL)}
         shape = shape_of(StreamConfig)
         pairs = zip(shape.options, shape.values(self), strict=True)

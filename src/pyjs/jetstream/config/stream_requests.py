@@ -122,7 +122,7 @@ def read(body: bytes, table: Struct, strict: bool) -> dict[str, Any]:
     """Return the decoded fields of `body`; if `strict`, refuse unknown fields.
 
     Raises:
-        ApiError: 10025, the body is not JSON or has an invalid field.
+        ApiError: the body is not JSON or has an invalid field (10025).
     """
     try:
         return decode(body, table, strict)
@@ -134,7 +134,7 @@ def read_stream(body: bytes, strict: bool) -> StreamRequest:
     """Decode the body of a STREAM.CREATE or STREAM.UPDATE request.
 
     Raises:
-        ApiError: 10025, the body is not JSON or has an invalid field.
+        ApiError: the body is not JSON or has an invalid field (10025).
     """
     given = read(body, STREAM_REQUEST, strict)
     given["persist_mode"] = given.get("persist_mode") or DEFAULT
@@ -146,7 +146,7 @@ def read_restore(body: bytes, name: str, strict: bool) -> StreamRequest:
     """Decode a request to restore the stream `name`; the configuration in it may lack the name.
 
     Raises:
-        ApiError: 10025, the body is not JSON or has an invalid field.
+        ApiError: the body is not JSON or has an invalid field (10025).
     """
     given = read(body, RESTORE_REQUEST, strict).get("config", {})
     config = from_json(StreamConfig, _ZERO | {**given, "name": given.get("name", "") or name})

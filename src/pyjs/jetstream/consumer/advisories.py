@@ -32,7 +32,7 @@ _EVENTS = {
 
 
 class ConsumerEvents:
-    """The advisories and metrics of one consumer, which are queued or published at once."""
+    """The advisories and metrics of one consumer, each of which is either queued or published immediately."""
 
     def __init__(self, account: Account, rng: Rng, stream: str, consumer: str, domain: str = "") -> None:
         self._account = account
@@ -46,7 +46,7 @@ class ConsumerEvents:
         self.queued.append((kind, fields))
 
     def note_terminated(self, stream_seq: int, consumer_seq: int, deliveries: int, reason: str) -> None:
-        """Queue the advisory that a message was terminated, so it will not be delivered again."""
+        """Queue the advisory about a terminated message, which will not be delivered again."""
         fields = {"consumer_seq": consumer_seq, "stream_seq": stream_seq, "deliveries": deliveries}
         self.note("terminated", **fields, **({"reason": reason} if reason else {}))
 

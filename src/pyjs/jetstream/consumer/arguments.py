@@ -9,9 +9,9 @@ from pyjs.base.units import parse_duration_ns
 
 
 def read_delay_ns(argument: bytes) -> int:
-    """Return the delay of a nak in ns, given as JSON or as a duration, or -1 if there is none or it is negative.
+    """Return the delay of a nak in ns, or -1 if there is none or it is negative.
 
-    `argument` is the payload of the ack after "-NAK".
+    `argument` is the payload of the ack after "-NAK". It has the delay as JSON or as a duration.
 
     Raises:
         ValueError: the argument is neither valid JSON nor a valid duration.

@@ -1,4 +1,4 @@
-"""A consumer: delivers the messages of a stream, and stores which of them were acknowledged."""
+"""A consumer delivers the messages of a stream, and stores which of them were acknowledged."""
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from pyjs.core.account cimport Account

@@ -1,13 +1,14 @@
-"""A consumer: delivers the messages of a stream, and stores which of them were acknowledged.
+"""A consumer delivers the messages of a stream, and stores which of them were acknowledged.
 
-`deliver` handles an incoming ack: it acknowledges the delivery at once, in memory. `pump`, called in the turn, has
-one order of effects: deliver, write the changes with one small write, then answer acks, publish advisories, and pass
-acknowledged sequences to the stream. `deliver_some` first sends due redeliveries, in sequence order, then the next
-matches of the filter, to the waiting requests, round robin, or to the deliver subject.
+`deliver` handles an incoming ack: it acknowledges the delivery at once, in memory. `pump`, called in the turn, always
+works in this order: it delivers messages, writes the changes with one small write, answers acks, publishes
+advisories, and passes acknowledged sequences to the stream. `deliver_some` first sends due redeliveries, in sequence
+order, and then the next matches of the filter. It sends them to the waiting requests, round robin, or to the deliver
+subject.
 
-The parts hold the state: `cursor` the next message, `acks` pending deliveries and the ack floor, `requests` the pull
-requests and the pin, `push` the deliver subject, `flow` and `pacing` the limits on the rate, `keeper` the file. This
-module combines them. It uses the store, but no stream, API calls or files.
+The parts hold the state: `cursor` has the next message, `acks` has the pending deliveries and the ack floor,
+`requests` has the pull requests and the pin, `push` has the deliver subject, `flow` and `pacing` have the limits on
+the rate, and `keeper` has the file. This module combines them. It uses the store, but no stream, API calls or files.
 
 Invariant of a written state (replay.pyx): every pending sequence <= delivered_seq < next_seq.
 
@@ -168,7 +169,7 @@ cdef class Consumer(StreamConsumer):
         self.mark_dirty()
 
     def set_pause(self) -> None:
-        """Set the end of the pause from the configuration, converted from wall clock to the clock of deadlines."""
+        """Take the end of the pause from the configuration, and convert it from wall clock to clock of deadlines."""
         cdef int64_t until = taken("pause_until", self.config.pause_until_ns or 0)      # Go's zero time is before 0
         self.paused_until = until - self.turn.skew if 0 < until < NEVER_NS else until
 
@@ -187,7 +188,11 @@ cdef class Consumer(StreamConsumer):
     # -- life ------------------------------------------------------------------------------------------------------
 
     def begin(self, start, bint written=False) -> None:
-        """Set the position of a new consumer. Unless `written`, write the state, or raise OSError or StoreFailed."""
+        """Set the position of a new consumer, and write its state unless `written` is true.
+
+        Raises:
+            OSError, StoreFailed: the state was not written.
+        """
         self.cursor.begin(start.seq, Skips(start.skips), start.skips_end)
         self.acks.begin(start.seq)
         if self.keeper.file is not None and not written:
@@ -262,7 +267,10 @@ cdef class Consumer(StreamConsumer):
             raise
 
     def request_next(self, bytes reply, bytes body, bytes headers=b"") -> None:
-        """Queue a pull request, or answer it with a status; drop a request with a heartbeat if the queue is full."""
+        """Queue a pull request, or answer it with a status.
+
+        If the queue is full, a request with a heartbeat is dropped without an answer.
+        """
         if self.requests is None:
             self.refuse(reply, "409 Consumer is push based")
             return
@@ -296,7 +304,7 @@ cdef class Consumer(StreamConsumer):
             self.refuse(reply, "409 Exceeded MaxWaiting")
 
     def serves_at_once(self, bytes reply, request) -> bool:
-        """Return whether to queue a request that does not wait; otherwise answer it with status 404 or 408."""
+        """Return whether a `no_wait` request can be queued; if not, answer it with status 404 or 408."""
         cdef uint64_t ready = self.cursor.num_pending() + self.acks.pending.n_queued
         if self.paused_until > self.turn.now:
             ready = 0
@@ -321,7 +329,10 @@ cdef class Consumer(StreamConsumer):
         self.account.send(reply, b"", consumer_status.status(text))
 
     def sweep_waiting(self, bint at_end=False) -> None:
-        """End pull requests that expired, lost interest or (if `at_end`) do not wait; send due heartbeats."""
+        """End pull requests that expired or have no interest any more, and send due heartbeats.
+
+        With `at_end`, also end the `no_wait` requests.
+        """
         self.requests.sweep(self.turn.now, at_end, self.heartbeat)
 
     def heartbeat(self) -> bytes:
@@ -331,7 +342,7 @@ cdef class Consumer(StreamConsumer):
     # -- push ------------------------------------------------------------------------------------------------------
 
     def note_interest(self) -> None:
-        """Record that subscriptions to the deliver subject may have changed, after SUB or UNSUB."""
+        """After SUB or UNSUB, record that subscriptions to the deliver subject may have changed."""
         self.push.changed = True
         self.mark_dirty()
 
@@ -341,7 +352,7 @@ cdef class Consumer(StreamConsumer):
         self.account.send(self.push.subject, b"", consumer_status.FLOW_CONTROL_REQUEST, self.flow.reply)
 
     def on_flow(self, request) -> None:
-        """Handle the answer to a flow control request; with ack policy flow_control, it acknowledges messages."""
+        """Handle the answer to a flow control request; with ack policy flow_control, the answer is also an ack."""
         if not self.flow.confirm(request.subject):
             return
         if self.ack_policy == ACK_FLOW:
@@ -439,7 +450,7 @@ cdef class Consumer(StreamConsumer):
         self.acks.nak(seq, self.turn.now + delay_ns if delay_ns >= 0 else 0)
 
     cdef void sample(self, AckToken* token) noexcept:
-        """Queue the metric of an ack, for a random sample with the configured percentage of acks."""
+        """Queue the metric of an ack, with a probability of `sample_percent` percent."""
         cdef uint32_t i = self.acks.pending.find(token.seq)
         if i == 0 or (self.sample_percent < 100 and self.rng.below(100) >= self.sample_percent):
             return
@@ -453,7 +464,7 @@ cdef class Consumer(StreamConsumer):
             self.acknowledged.add(seq)
 
     cdef bint is_asked(self) noexcept nogil:
-        """Return whether the stream reads the acknowledged sequences; False during a replay."""
+        """Return whether the stream reads the acknowledged sequences. During a replay, the result is False."""
         return self.inbox is not None and self.inbox.asks
 
     cpdef list take_acknowledged(self, size_t most):
@@ -472,7 +483,7 @@ cdef class Consumer(StreamConsumer):
         return self.push.bound and self.flow.has_room()
 
     cdef Outcome deliver_some(self) noexcept nogil:
-        """Deliver up to the limits of one pump; return the reason why it ended."""
+        """Deliver messages until a limit of one pump is reached or no delivery is possible; return the reason."""
         cdef int64_t budget = PUMP_SIZE
         cdef Outcome outcome
         cdef uint32_t i
@@ -497,7 +508,11 @@ cdef class Consumer(StreamConsumer):
         return NO_DEMAND
 
     cdef Outcome deliver_again(self, uint32_t i, int64_t* budget) noexcept nogil:
-        """Redeliver, give up or (if it was removed) acknowledge a due message; return SENT, or why it must wait."""
+        """Redeliver a due message; return SENT, or the reason why it was not sent.
+
+        A message that was delivered `max_deliver` times is given up instead, and a removed message is acknowledged.
+        In both cases, the result is SENT.
+        """
         cdef Entry* e = &self.acks.pending.entries[i]
         cdef Outcome outcome
         cdef Record r
@@ -522,7 +537,7 @@ cdef class Consumer(StreamConsumer):
         return outcome
 
     cdef Outcome deliver_new(self, int64_t* budget) noexcept nogil:
-        """Deliver the next message that matches the filters; return SENT, or why nothing was sent."""
+        """Deliver the next message that matches the filters; return SENT, or the reason why nothing was sent."""
         cdef Record r
         cdef Outcome outcome
         cdef uint64_t seq = self.cursor.find_some(), unread
@@ -555,9 +570,10 @@ cdef class Consumer(StreamConsumer):
         return HELD
 
     cdef Outcome send(self, Record* r, uint32_t count, uint64_t unread, int64_t* budget) noexcept nogil:
-        """Send one message to the next request or the deliver subject; return SENT, or why it was not sent.
+        """Send a message to the next request or the deliver subject; return SENT, or the reason why it was not sent.
 
-        `count` includes this delivery, and `unread` is num_pending after it. Subtract the cost from `budget`.
+        `count` is the number of deliveries of the message, including this one. `unread` is num_pending after this
+        delivery. The cost of the delivery is subtracted from `budget`.
         """
         cdef Msg m
         cdef Outcome outcome
@@ -607,7 +623,7 @@ cdef class Consumer(StreamConsumer):
     # -- the turn --------------------------------------------------------------------------------------------------
 
     cpdef void wake(self, uint64_t seq) noexcept:
-        """Queue the consumer for the turn; new matches may begin at sequence `seq`, or anywhere if it is 0."""
+        """Queue the consumer for the turn. New matches begin at `seq`; if `seq` is 0, they may begin anywhere."""
         self.mark_dirty()
         self.cursor.woken(seq)
 
@@ -644,7 +660,7 @@ cdef class Consumer(StreamConsumer):
         self.finish_turn()
 
     def caught_up(self) -> None:
-        """Handle the end of the stream: end requests that do not wait, then wait for new messages."""
+        """Handle the end of the stream: end `no_wait` requests, then wait for new messages."""
         if self.requests is not None and self.requests.queue.no_wait:
             self.sweep_waiting(True)
         if self.inbox is not None and self.has_demand():
@@ -671,14 +687,14 @@ cdef class Consumer(StreamConsumer):
             self.arm_timer()
 
     def send_replies(self) -> None:
-        """Answer the acks that have a reply subject; with sync_always, only after the sync."""
+        """Answer the acks that have a reply subject; with sync_always, answer them only after the sync."""
         if self.replies.size and self.keeper.sync_always:
             self.keeper.file.when_synced(partial(self.confirm, self.replies.take()))
         elif self.replies.size:
             self.replies.send(self.account)
 
     def confirm(self, bytes replies, error) -> None:
-        """Answer acks after their sync; after an error there is no answer, so clients send them again."""
+        """Answer acks after their sync. If the sync failed, no ack is answered, so clients send the acks again."""
         if error is None:
             send_ack_replies(self.account, replies, len(replies))
             return
@@ -689,7 +705,7 @@ cdef class Consumer(StreamConsumer):
     # -- deadlines -------------------------------------------------------------------------------------------------
 
     def arm_timer(self) -> None:
-        """Set the timer to the next deadline, unless it already fires early enough."""
+        """Set the timer to the next deadline, unless the timer already fires at that time or earlier."""
         cdef int64_t now = self.turn.now, best = 0, due = self.acks.pending.next_due()
         wake_by(&best, due + SLACK_NS if due else 0)
         if self.push is None:
@@ -740,7 +756,7 @@ cdef class Consumer(StreamConsumer):
             self.give_up(self.acks.pending.lists[<uint32_t> IN_EXHAUSTED].head)
 
     def is_abandoned(self) -> bool:
-        """Return whether the consumer has had no interest, requests or pending acks for inactive_threshold."""
+        """Return whether the consumer had no interest, requests or pending acks for at least `threshold` ns."""
         cdef int64_t now = self.turn.now, busy_until
         if self.push is not None:
             return not self.push.bound and now - self.push.unbound_at >= self.threshold
@@ -779,7 +795,7 @@ cdef class Consumer(StreamConsumer):
         self.mark_dirty()
 
     def summary(self) -> tuple:
-        """Return a tuple of the values in the state that a purge may change."""
+        """Return a tuple of those values of the state that a purge may change."""
         return self.cursor.next_seq, self.acks.floor_seq, self.acks.pending.count, self.acks.n_exhausted
 
     cpdef bint needs(self, uint64_t seq) noexcept:
@@ -793,5 +809,8 @@ cdef class Consumer(StreamConsumer):
     # -- state -----------------------------------------------------------------------------------------------------
 
     def dump_state(self, pending=None) -> dict:
-        """Return the state for replay.pyx as JSON values; `pending`, if given, replaces the pending deliveries."""
+        """Return the state for replay.pyx as JSON values.
+
+        If `pending` is not None, it replaces the list of the pending deliveries.
+        """
         return self.cursor.dump() | self.acks.dump(pending)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def know_pending(consumer: Consumer) -> Generator[None, None, None]:
-    """Count num_pending of a consumer in steps, until it is known or the consumer is closed."""
+    """Count the num_pending of a consumer in steps; stop early if the consumer is closed."""
     while not consumer.closed and not consumer.cursor.count_some():
         yield
 
@@ -36,7 +36,7 @@ def consumer_info(
 ) -> dict[str, Any]:
     """Return the ConsumerInfo of a consumer as JSON values.
 
-    With `listed`, the metadata in its configuration lacks the server's version.
+    With `listed`, the metadata in the consumer's configuration lacks the server's version.
     """
     acks, requests = consumer.acks, consumer.requests
     if requests is not None:

@@ -1,4 +1,4 @@
-"""Deliveries given up for the sender of dead letters, and acknowledged when their dead letters are stored.
+"""Gives up deliveries for the sender of dead letters, and acknowledges them when their dead letters are stored.
 
 A delivery that reached max_deliver, or was terminated, stays unacknowledged in `AckState.exhausted` until its dead
 letter is stored.
@@ -12,7 +12,7 @@ from pyjs.jetstream.consumer.consumer cimport ACK_ALL, Consumer
 
 
 def term(Consumer consumer not None, uint64_t seq, uint64_t cseq, bytes reason) -> bool:
-    """Give up a delivery that a client terminated; with ack policy all, acknowledge all earlier deliveries.
+    """Give up a delivery that a client terminated; with ack policy all, also acknowledge all earlier deliveries.
 
     Return False if the delivery is neither pending nor given up. The term then counts as an ack.
     """

@@ -1,8 +1,9 @@
 """The stored state of a consumer: a snapshot, followed by the changes of each turn (deltas).
 
 A snapshot is a JSON object (see `Consumer.dump_state`) with a version; jetstream/consumer/acks/log.pyx writes the
-deltas. Replaying a delta runs the code that made the changes. A `StateFile` stores both with checksums, and cuts off
-a torn end; this loses at most the last turn, whose messages are then delivered again.
+deltas. Replaying a delta runs the code that made the changes. A `StateFile` stores the snapshot and the deltas with
+checksums, and cuts off a torn end. This loses at most the changes of the last turn, whose messages are then delivered
+again.
 
 The metadata thread writes the snapshot of a running consumer. The old state stays valid until the new one is durable:
 both files of the new generation are written under temporary names, synced, and renamed together. Until then, the
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
             """Replace the snapshot and the deltas with a new snapshot, which is written when this returns."""
 
         def when_synced(self, done: Callable[[Exception | None], None]) -> None:
-            """Call `done` with None when everything written so far is durable, or with the error."""
+            """Call `done` with None when everything written so far is durable, or with the error if a sync fails."""
 
 
 VERSION = 1

@@ -1,8 +1,8 @@
 """Restores a consumer's state: loads the snapshot, then replays the deltas with the code that made the changes.
 
 The checksums of the files are valid, but their contents may still be invalid. Deliveries are in stream order, so a
-valid log tracks and acknowledges each message at most once. A log with more is refused, so the sizes of stream and
-snapshot limit the work of a replay, whatever numbers the log has.
+valid log tracks and acknowledges each message at most once. A log that does more is refused, so the sizes of stream
+and snapshot limit the work of a replay, whatever numbers the log has.
 
 This module knows nothing of files. Compiled: a starting server replays every log (benchmarks/scaling.py recovery).
 """
@@ -27,7 +27,7 @@ cdef uint64_t SEQ_MAX = 0xfffffffffffffffeu     # no message has a higher sequen
 
 
 def restore(Consumer consumer not None, bytes snapshot, deltas) -> bool:
-    """Restore the state of `consumer`; return whether it was ahead of its stream and must be written again.
+    """Restore the state of `consumer`; return whether the state was ahead of the stream and must be written again.
 
     Raises:
         BadState: the state is invalid.
@@ -181,7 +181,10 @@ cdef class Replay:
         return 0
 
     def acked_all(self, uint64_t seq, uint64_t cseq, bint spares=False) -> None:
-        """Replay an ack of all messages up to `seq`; with `spares`, except those that wait for their dead letters."""
+        """Replay an ack of all messages up to `seq`.
+
+        With `spares`, the messages that wait for their dead letters stay unacknowledged.
+        """
         if self.acks.ack_to(seq, cseq):
             if not spares:
                 self.acks.take_exhausted(seq)

@@ -1,4 +1,4 @@
-"""The parts of stream, account and node that a consumer uses; they are passed to it once."""
+"""The parts of stream, account and node that a consumer gets when it is made."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pyjs.store.store import StreamStore
 
 
 class Resources(NamedTuple):
-    """The parts that a consumer gets when it is made: the stream's store, but not the stream itself."""
+    """The parts that a consumer uses. They include the stream's store, but not the stream itself."""
 
     stream_name: str
     account: Account

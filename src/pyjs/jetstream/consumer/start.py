@@ -24,7 +24,8 @@ SEARCH_STEP = 8_000  # number of subjects searched in one step
 class Start(NamedTuple):
     """The position at which a consumer begins.
 
-    With `skips`, the consumer first delivers these messages, then continues after `skips_end`.
+    `skips` has the packed sequences of the messages that are delivered first. After them, the consumer continues
+    after `skips_end`.
     """
 
     seq: int
@@ -54,7 +55,7 @@ def select_start(
 
 
 def count(store: StreamStore, matches: StoreFilter, next_seq: int) -> Generator[None, None, Count | None]:
-    """Count the matches by subject, in steps; return None if the consumer should count them itself.
+    """Count the matching messages subject by subject, in steps; return None if the consumer should count them.
 
     That is so if the stream has few subjects, or if the consumer does not begin at the first message.
     """

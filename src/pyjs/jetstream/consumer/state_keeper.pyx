@@ -1,8 +1,8 @@
 """The writer of a consumer's state file: it writes the changes of each turn, and sometimes a whole snapshot.
 
-A thread writes a snapshot, and the consumer stops until the snapshot is durable. States: `rewrite_later` leads from
-WRITTEN to REWRITING; `rewritten` back to WRITTEN, or to REWRITE_FAILED; the next successful write from REWRITE_FAILED
-to WRITTEN.
+A thread writes a snapshot, and the consumer stops until the snapshot is durable. `rewrite_later` changes the state
+from WRITTEN to REWRITING. `rewritten` changes it back to WRITTEN, or to REWRITE_FAILED if the snapshot failed. The
+next successful write then changes it from REWRITE_FAILED to WRITTEN.
 
 This module knows nothing of deliveries: jetstream/consumer/record.py encodes the state.
 Nothing here runs per message; compiled because it runs once per turn of a consumer (benchmarks/: pull 500).
@@ -110,12 +110,15 @@ cdef class StateKeeper:
         consumer.resume()
 
     def when_rewritten(self, done) -> None:
-        """Write a snapshot in the next pump; call `done` with None when it is durable, or with the error."""
+        """Write a snapshot in the next pump, and call `done` when it is durable or has failed.
+
+        The argument of `done` is the error, or None if the snapshot is durable.
+        """
         self.changes.lost = True
         self.waiting.append(done)
 
     def tell(self, failure) -> None:
-        """Call the callbacks that wait for the snapshot with `failure`, the error or None."""
+        """Call each callback that waits for the snapshot; its argument is `failure`, the error or None."""
         waiting, self.waiting = self.waiting, []
         for done in waiting:
             done(failure)

@@ -1,7 +1,7 @@
 """The subjects of a consumer: for acks, pull requests and flow control.
 
-Acks have two forms of subject: a short one, and one with domain and account. The reply subject of a delivery has one
-of them, as the option `ack_v2` says.
+Acks have two forms of subject: a short one, and one with domain and account. The option `ack_v2` selects the form
+that the reply subjects of deliveries have.
 
 Source: ADR-15; subjects probed on nats-server 2.15.1.
 """
@@ -39,6 +39,6 @@ class ConsumerSubjects:
     def flow(self, token: str) -> bytes:
         """Return the subject for the answer to one flow control request.
 
-        With "*", return the subject of all such answers.
+        If `token` is "*", the result is the subject of all such answers.
         """
         return f"$JS.FC.{self._shown}.{token}".encode()

@@ -4,8 +4,8 @@ An entry is appended first to one copy of the list (store/state/consumer_list), 
 gets its own directory when it first changes; the directory is removed after the entry that deletes the consumer is
 durable.
 
-Recovery uses a `ListFile`, and after that the thread that runs the batches, one after another. This module knows
-nothing of configurations and states.
+A `ListFile` is used by the recovery, and later by the thread that runs the batches one after another. This module
+knows nothing of configurations and states.
 """
 
 from __future__ import annotations

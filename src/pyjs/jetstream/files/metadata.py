@@ -1,12 +1,12 @@
-"""Changes of stored metadata: written in a thread, made durable together, then answered.
+"""Writes changes of stored metadata in a thread, makes them durable together, and then answers them.
 
 A request that changes metadata queues a `Change` and waits. One batch is in flight at a time; changes queued
-meanwhile are the next batch. The thread writes the changes of a batch in the order of the queue, and syncs once for
-all of them, so a hundred requests take as long as one. A change that must be durable before it becomes visible (a new
-directory) is written under another name, synced, and published by a rename; the batch is then synced a second time.
-States of a change: queued (waits for its batch), running (in the thread), finished (durable, or undone). Two changes
-never run at the same time, so a change that depends on an earlier one finds it written, but perhaps not durable: if
-the sync fails, both fail.
+meanwhile are the next batch. The thread writes the changes of a batch in the order of the queue, and makes one sync
+for all of them, so a hundred requests take as long as one. A change that must be durable before it becomes visible (a
+new directory) is written under another name, synced, and published by a rename; the batch is then synced a second
+time. A change is queued (it waits for its batch), running (in the thread), or finished (durable or undone). Two
+changes never run at the same time, so a change that depends on an earlier one finds the earlier one written, but
+perhaps not durable: if the sync fails, both fail.
 
 This module knows nothing of streams, consumers and their files.
 """
@@ -43,7 +43,7 @@ class Change:
     path = ""  # the path that is changed, for error texts
 
     def write(self, disk: Disk, dirty: SyncSet) -> None:
-        """Write the change, and add the files and directories that must be synced to `dirty`; runs in the thread.
+        """Write the change in the thread, and add to `dirty` the files and directories that must be synced.
 
         Raises:
             OSError, StoreFailed: nothing was changed, and the next start will find no trace of the change.
@@ -205,7 +205,7 @@ class MetadataWriter:
             raise ended[0]
 
     def submit(self, change: Change, done: Done) -> None:
-        """Queue a change; a later turn calls `done` with None when it is durable, or with the error.
+        """Queue a change; a later turn calls `done` with None if the change is durable, or with the error.
 
         The error is a StoreFailed or an unexpected exception. After `close`, `done` is called at once with a
         StoreFailed.
@@ -220,7 +220,7 @@ class MetadataWriter:
     def commit_now(self, change: Change) -> None:
         """Write and sync a change before returning.
 
-        Only for starts and tests, since no batch in flight may use the same files.
+        This is only for starts and tests, since no batch in flight may use the same files.
 
         Raises:
             StoreFailed: nothing was changed.

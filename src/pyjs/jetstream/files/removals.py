@@ -54,7 +54,7 @@ class Removals:
     def finish(self, done: int, failure: Exception | None) -> None:
         """Drop the first `done` directories from the queue, and begin the next job.
 
-        If there is a `failure`, the directory after them cannot be removed; it is logged and dropped too.
+        If there is a `failure`, the next directory cannot be removed; it is logged and dropped too.
         """
         self._running = False
         for _ in range(done):

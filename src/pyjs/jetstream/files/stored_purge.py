@@ -40,7 +40,7 @@ class PurgeFile:
         yield from metadata.commit(PurgeBegin(self._path, encode_purge(purge, self._key)))
 
     def begun(self) -> Purge | None:
-        """Return the purge that a kill interrupted, or None if there is none or its file is damaged.
+        """Return the purge that a kill interrupted, or None if there is no such purge or the file is damaged.
 
         Raises:
             UnknownFormat, Locked, OSError: the file cannot be read.

@@ -1,9 +1,10 @@
 """The tails file of an account: one file that holds the index files of all its open segments.
 
-A stopping server writes the tails file for the next start: the index files of the streams that it closes, and again
-those of streams that the last start did not open, because it was interrupted or failed. A starting server loads the
-tails file and gives each stream its index file. Before any stream changes, the server removes the index files of the
-open streams from the tails file. Without it, a start takes longer, and cannot notice damage since the last stop.
+A stopping server writes the tails file for the next start. The file has the index files of the streams that the
+server closes, and again those of streams that the last start did not open because it was interrupted or failed. A
+starting server loads the tails file and gives each stream its index file. Before any stream changes, the server
+removes the index files of the open streams from the tails file. Without the tails file, a start takes longer, and
+cannot notice damage since the last stop.
 
 This module knows nothing of the contents of an index file (store/format/tail_file has the format).
 """

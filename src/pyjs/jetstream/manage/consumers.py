@@ -105,12 +105,12 @@ def pause(
 
 
 def reset(consumer: Consumer, wanted: int) -> int:
-    """Reset a consumer to the sequence `wanted` (0: the one after its ack floor); return the sequence.
+    """Reset a consumer to the sequence `wanted`, or to the one after its ack floor if `wanted` is 0.
 
-    The caller must then run `keep_reset`.
+    Return the sequence. The caller must then run `keep_reset`.
 
     Raises:
-        ApiError: 10204, the sequence is not allowed.
+        ApiError: the sequence is not allowed (10204).
     """
     try:
         seq = reset_seq(consumer, wanted)
@@ -320,7 +320,7 @@ def _from_stored(js: JetStream, stream: Stream, stored: StoredConsumer) -> Consu
 
 
 def _keep_state(js: JetStream, consumer: Consumer) -> None:
-    """Rewrite the state of a consumer whose files were damaged or ahead of the stream; only log a failure."""
+    """Rewrite the state of a consumer whose files were damaged or ahead of the stream; a failure is only logged."""
     try:
         consumer.keeper.rewrite(consumer)
     except (OSError, StoreFailed) as error:
@@ -413,7 +413,10 @@ def _change_config(
 def _search(
     js: JetStream, stream: Stream, config: ConsumerConfig
 ) -> Generator[Step, None, tuple[Start, Count | None]]:
-    """Return the start of a new consumer and the count of its messages, or None if the start has `skips`."""
+    """Return the start of a new consumer, and the count of its messages or None.
+
+    There is no count if the start has `skips`, or if `count` returns None.
+    """
 
     def steps() -> Generator[Step, None, tuple[Start, Count | None]]:
         store, matches = stream.store, _filter_of(stream, config)
@@ -519,7 +522,7 @@ def _new_file(
     Until then, the consumer counts towards the limits.
 
     Raises:
-        ApiError: 10012, the write failed; the consumer was not created.
+        ApiError: the write failed, so the consumer was not created (10012).
     """
     with _coming(js, stream, name, config):
         try:
@@ -561,7 +564,8 @@ def _write_config(
     """Write an updated configuration; return when it is durable.
 
     Raises:
-        ApiError: 10012, the write failed and nothing was changed; 10014, the consumer was deleted in the meantime.
+        ApiError: the write failed and nothing was changed (10012), or the consumer was deleted in the meantime
+            (10014).
     """
     if not is_durable(stream, config):
         return

@@ -1,8 +1,9 @@
 """JetStream of one account: its streams and limits, and the parts that all accounts share.
 
-This module holds and finds streams; streams.py creates, updates and deletes them, stream.pyx handles each message. A
-server without streams imports only this module and reservations.py of the package; the first stream imports the rest.
-API subjects and JSON are not handled here: `observer` is called when streams are opened, updated and closed.
+This module holds and finds streams; streams.py creates, updates and deletes them, stream.pyx handles each message. As
+long as a server has no streams, it imports only this module and reservations.py from this package; the first stream
+imports the rest. API subjects and JSON are not handled here: `observer` is called when streams are opened, updated
+and closed.
 
 Source: nats.docs "JetStream".
 """
@@ -122,7 +123,7 @@ class JetStream:
         return [] if self._files is None else self._files.damaged()
 
     def unrecovered(self) -> list[str]:
-        """Return the file names of stored streams that could not be opened, except those created again since."""
+        """Return the file names of stored streams that could not be opened, except those that exist again."""
         if self._files is None:
             return []
         from pyjs.store.format.layout import file_name
@@ -139,7 +140,7 @@ class JetStream:
         """Return the stream `name`.
 
         Raises:
-            ApiError: 10059, there is no such stream; 10194, the stream is offline.
+            ApiError: there is no such stream (10059), or the stream is offline (10194).
         """
         stream = self.streams.get(name)
         if stream is None:
@@ -156,7 +157,7 @@ class JetStream:
         return {} if self._files is None else self._files.offline
 
     def config_of(self, name: str) -> StreamConfig | None:
-        """Return the configuration of a stream, wherever it is open; None if there is no such stream."""
+        """Return the configuration of a stream, wherever it is open, or None if there is no such stream."""
         if name in self.streams or self.shared.member is None:
             return self.streams[name].config if name in self.streams else self.elsewhere.get(name)
         found = self.shared.member.machine.state.stream(self.account.name, name)

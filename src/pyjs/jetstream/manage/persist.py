@@ -1,6 +1,6 @@
-"""The stored streams and consumers of an account: create, update, remove, recover.
+"""Creates, updates, removes and recovers the stored streams and consumers of an account.
 
-Unreadable files are renamed and reported; recovery continues without them.
+Damaged files are set aside, and other unreadable files stay; both are reported, and recovery continues without them.
 Long because creation, update, recovery and removal share one layout and one set of caches.
 """
 
@@ -126,7 +126,7 @@ class AccountFiles:
         return f"{self._streams}/{file_name(stream)}"
 
     def damaged(self) -> list[str]:
-        """Return the paths of files set aside that still exist."""
+        """Return the paths of the files that were set aside and still exist."""
         self._damaged = [path for path in dict.fromkeys(self._damaged) if self._disk.exists(path)]
         return self._damaged
 
@@ -213,7 +213,10 @@ class AccountFiles:
     def change(
         self, config: StreamConfig, created_ns: int, store: StreamStore, metadata: MetadataWriter
     ) -> Generator[Step, None, None]:
-        """Write a stream's new configuration; apply it when durable. After StoreFailed, the old one may remain."""
+        """Write a stream's new configuration; apply it when it is durable.
+
+        After StoreFailed, the old configuration may remain.
+        """
         directory = self.directory_of(config.name)
         values = stream_values(config, created_ns, store.group)
         change = StreamUpdate(directory, self._encoded(directory, values))
@@ -243,7 +246,7 @@ class AccountFiles:
         return PurgeFile(self._disk, directory, self._key_of(directory), self._log)
 
     def hide(self, name: str) -> str:
-        """Rename a stream's directory so that the next start ignores it; return its new path, for `remove_hidden`.
+        """Rename a stream's directory so that the next start ignores it; return the new path, for `remove_hidden`.
 
         Return "" if the directory does not exist. After StoreFailed, the next start may find the stream.
         """
@@ -254,7 +257,10 @@ class AccountFiles:
             raise _failed(directory, error) from error
 
     def remove_hidden(self, hidden: str, metadata: MetadataWriter) -> Generator[Step, None, None]:
-        """Make the renaming by `hide` durable, then queue the removal. After StoreFailed, a start may find it."""
+        """Make the renaming by `hide` durable, then queue the removal.
+
+        After StoreFailed, the next start may find the stream.
+        """
         yield from metadata.commit(NamesChange(self._streams))
         self.remove(hidden)
 
@@ -366,7 +372,7 @@ class AccountFiles:
         self._log.warn(f"  Detected unsupported stream '{self._account} > {name}': {newer.cause}")
 
     def hide_offline(self, name: str) -> str:
-        """Hide an offline stream as `hide` does, with the same error; it then no longer counts as stored."""
+        """Hide an offline stream, which then no longer counts as stored; result and errors are those of `hide`."""
         hidden = self.hide(name)
         self._unread.discard(self.directory_of(name))
         del self.offline[name]
@@ -492,7 +498,7 @@ class AccountFiles:
         return len(file.live) + file.missing + sum(name.startswith(DAMAGED) for name in names)
 
     def recover_consumers(self, stream: str) -> Iterator[StoredConsumer]:
-        """Yield every stored consumer of a stream that can be read; log the others.
+        """Yield the stored consumers of a stream, except unreadable ones, which are logged.
 
         Raises:
             NewerConsumer: a newer version wrote a consumer or the list of consumers.
@@ -689,7 +695,9 @@ class AccountFiles:
     def _from_segments(
         self, directory: str, error: Exception, opener: Opener
     ) -> tuple[int, dict[str, Any], list[str]] | None:
-        """Return generation, values and problems of the newest META record in a stream's segments, or None.
+        """Return generation, values and problems of the newest META record in a stream's segments.
+
+        Return None if no segment has a META record that can be read.
 
         Raises:
             Locked: the record is encrypted, and the key is unknown.

@@ -3,7 +3,7 @@
 The removal has exclusive access to the stream's gate, so requests wait; deliveries wait while `store.changing` is
 set. Publishes do not wait: each finds the messages of its own subject either all present or all removed. A purge of a
 file stream is recorded before its first step (store/format/purge_file), so that after a kill the next start completes
-it. A lowered limit is in the metadata before its first step, so a starting server applies it.
+it. A lowered limit is in the metadata before the first message is removed, so a starting server applies the limit.
 
 Source: STREAM.PURGE and STREAM.UPDATE of nats-server, which runs each under one lock.
 """
@@ -82,8 +82,8 @@ def purge(
 def _is_short(stream: Stream, wanted: StoreFilter, before_seq: int, keep: int) -> bool:
     """Return whether a purge fits into one step.
 
-    That is so if the stream has few messages, or if all messages match and the purge removes few of them, or all
-    (a thread then frees the memory).
+    That is so if the stream has few messages. It is also so if all messages match, and the purge removes few of them
+    or all of them (a thread then frees the memory).
     """
     store = stream.store
     if store.msgs <= AT_ONCE or before_seq == 1:
@@ -113,9 +113,10 @@ def drop_steps(stream: Stream, wanted: StoreFilter, end_seq: int) -> Generator[S
 
 
 def lower_limits(stream: Stream, config: StreamConfig) -> Generator[Step, None, None]:
-    """Remove the messages that exceed the limits of `config`, in steps, if the stream has many messages.
+    """Remove the messages that exceed the limits of `config`, in steps if the stream has many messages.
 
-    Call this before `config` is applied to the stream, which removes any remaining messages above the limits.
+    Call this before `config` is applied to the stream, since applying it removes all remaining messages above the
+    limits.
 
     Raises:
         ApiError: the stream was deleted between two steps.

@@ -1,7 +1,8 @@
-"""The consumers of a replicated stream at its leader: opens, creates, configures, resets and deletes them.
+"""Opens, creates, configures, resets and deletes the consumers of a replicated stream at its leader.
 
 manage/consumers.py makes the same checks as on a single server, then calls this module instead of writing files. Each
-change is an operation that every replica applies; it is answered when this replica has applied it.
+change is an operation that every replica applies. The request is answered when this replica has applied the
+operation.
 """
 
 from __future__ import annotations
@@ -103,7 +104,7 @@ class ConsumerOpener:
         targets.direct(self._js, self._stream, _opened(consumer))
 
     def rewrite(self, consumer: StreamConsumer) -> None:
-        """Make an open consumer propose a snapshot: with its next changes, or after RETRY_NS."""
+        """Make an open consumer propose a snapshot with its next changes, or after RETRY_NS if there are none."""
         opened = _opened(consumer)
         opened.acks.changes.lost = True
         self._js.shared.timers.at(self._js.shared.clock.now_ns() + RETRY_NS, opened.resume)
@@ -201,7 +202,7 @@ def adopt_steps(
 
 
 def stored_state(stream: Stream, stored: StoredConsumer, resources: Resources) -> bytes:
-    """Return the stored state of a consumer; if it was unreadable, a state that begins at the first message.
+    """Return the stored state of a consumer, or one that begins at the first message if the stored one is unreadable.
 
     Raises:
         BadState: the stored state is invalid.

@@ -69,7 +69,7 @@ class HeldStreams:
             self._held[config.name].__enter__()
 
     def hold_all(self, postponed: Iterable[StreamConfig | None]) -> None:
-        """Reserve subjects and bytes of many streams; None is a stream whose metadata could not be read."""
+        """Reserve subjects and bytes of many streams; None stands for a stream with unreadable metadata."""
         self.some_unknown = False
         for config in postponed:
             if config is None:

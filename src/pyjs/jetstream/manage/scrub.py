@@ -1,6 +1,6 @@
 """The scrub: a check of sealed segments and metadata while the server runs, at a limited rate.
 
-A pass checks everything once; the next pass begins a day later. The upkeep thread runs the steps one by one and
+A pass checks everything; the next pass begins a day after its end. The upkeep thread runs the steps one by one and
 changes nothing. A file that seems damaged is read again between two turns, since it may have changed in the meantime.
 If it is damaged, its damaged messages are counted as lost and reported, as when a message is read; the next start
 finds the damage again. Damaged metadata is rewritten from memory.
@@ -142,7 +142,7 @@ class MetadataStep:
         return len(problems)
 
     def _problems(self) -> list[str]:
-        """Return a description of each problem of the metadata; empty if the stream has no files.
+        """Return a description of each problem of the metadata, or [] if the stream has no files.
 
         Raises:
             OSError: out of file descriptors or memory; the metadata was not checked.
@@ -355,7 +355,7 @@ class Scrubber:
     # -- steps of a pass -----------------------------------------------------------------------------------
 
     def _all_steps(self) -> Iterator[Step]:
-        """Yield the steps of a pass; each uses the state of its stream at that time."""
+        """Yield the steps of a pass; each step uses the state that its stream has at that time."""
         for js in list(self._accounts.values()):
             name = ""
             # A list of all streams would keep deleted streams in memory during a pass, which may take hours.

@@ -1,4 +1,4 @@
-"""Values derived from a stream's configuration for its files: metadata; size, age and compression of segments."""
+"""Derives from a stream's configuration its stored metadata, and the size, age and codec of its segments."""
 
 from __future__ import annotations
 

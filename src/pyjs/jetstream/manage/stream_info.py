@@ -1,6 +1,7 @@
 """Reports about streams, as dicts with fields in the order of the API: state, info, pages of subjects.
 
-Shared by the API and monitoring. Source: nats.docs "JetStream wire API Reference", probed on nats-server 2.15.1.
+The API and the monitoring pages use these reports. Source: nats.docs "JetStream wire API Reference", probed on
+nats-server 2.15.1.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Creates, updates, deletes and recovers the streams of an account.
 
-This module applies the rules, and the limits of the account and its server, gives a new stream its store and its
+This module applies the rules and the limits of the account and its server. It gives a new stream its store and its
 subjects, and calls the observer. API subjects and JSON are handled by api/streams.py. Long because all these
 operations begin with the same checks and end with the same report.
 
@@ -214,8 +214,8 @@ def open_replica(
 ) -> Generator[Step, None, Stream]:
     """Open the stream of a replica as a follower, which subscribes to no subjects.
 
-    `ids` is the duplicate window; None: it is read from the messages. The replica answers direct gets only if
-    `offered`, which must be false as long as the replica lacks messages that other replicas have.
+    `ids` is the duplicate window, or None if the window must be read from the messages. The replica answers direct
+    gets only if `offered`, which must be false as long as the replica lacks messages that other replicas have.
 
     Raises:
         PyjsError, OSError, MemoryError: the messages cannot be read. The files stay.
@@ -286,7 +286,7 @@ def copy_origins(js: JetStream, stream: Stream, *, on: bool) -> None:
 
 
 def reconfigured(js: JetStream, stream: Stream, old: StreamConfig, *, leads: bool) -> None:
-    """Apply the new configuration of a replica in place of `old`, apart from its `Replica` object.
+    """Apply the new configuration of a replica in place of `old`; its `Replica` object is not changed here.
 
     If `leads`, also update the subscriptions and copies of the stream, and publish the advisory.
     """
@@ -330,7 +330,7 @@ def open_restored(
 
 
 def _check_tier(js: JetStream, config: StreamConfig) -> None:
-    """Raise ApiError if the account has limits by number of replicas, but none for this number."""
+    """Raise ApiError if the account has limits by number of replicas, but none for the stream's number."""
     errcodes.NO_LIMITS.raise_if(
         bool(js.limits.tiers) and f"R{config.num_replicas or 1}" not in js.limits.tiers
     )
@@ -406,9 +406,9 @@ def delete(js: JetStream, name: str, *, told: bool = True) -> Generator[Step, No
     """Delete a stream with its consumers and files; return when this is durable. If `told`, publish the advisory.
 
     Raises:
-        ApiError: 10059, there is no such stream.
-        StoreFailed: the directory of the stream cannot be renamed, and nothing has changed; or the next start may
-            find the stream.
+        ApiError: there is no such stream (10059).
+        StoreFailed: the directory of the stream cannot be renamed, so nothing has changed, or the new name is not
+            durable, so the next start may find the stream.
     """
     if name in js.offline:
         yield from js.files.remove_hidden(js.files.hide_offline(name), js.shared.metadata)

@@ -1,20 +1,23 @@
-"""The choice of the server that answers an API request: every server receives it, and exactly one answers.
+"""Chooses the server that answers an API request: every server receives the request, and exactly one answers it.
 
 - The leader of the metadata answers requests about all streams of an account (META) and about unknown streams.
 - The server that holds a stream, or leads it, answers all other requests about the stream and its consumers.
-- If no leader is known, each server holds the request until there is one. After HOLD_NS without a leader, or FIRST_NS
-  if there was none since the start, the server of the client refuses it, and all others drop it. A server holds up to
-  HELD_MAX requests of HELD_SIZE bytes; it refuses or drops any further one at once.
-- A request that arrives before the answering server gets this server's messages is forwarded to it.
-- If all servers of a stream are away, the leader of the metadata refuses requests about it after OFFLINE_NS. If one
-  is back before that, it gets the request. One of its servers refuses requests about a stream of a newer server.
+- If no leader is known, each server holds the request until there is one. After HOLD_NS without a leader, or after
+  FIRST_NS if there was none since the start, the server of the client refuses it, and all others drop it. A server
+  holds up to HELD_MAX requests with HELD_SIZE bytes in total; it refuses or drops any further one at once.
+- If the answering server does not get this server's messages yet, this server forwards the request to it.
+- If all servers of a stream are away, the leader of the metadata refuses requests about the stream after OFFLINE_NS.
+  If one of these servers is back before that, it gets the request. If a stream needs a newer server, one of the
+  servers of the stream refuses the requests about it.
 - If the leader of a stream loses its leadership before it has answered, it passes the request on to the new leader,
   unless the requested change may have been made already and must not be made twice.
-- A request may arrive after the leader has died and before the others notice. They remember the requests left to a
-  leader for a moment. When it is silent, the next leader answers those that arrived since its last sign of life.
-  Those that must not be carried out twice are refused by the server of the client.
-- An endpoint with `leaderless` is answered without a leader, too: by the server of the client, from the views of the
-  servers of the stream. For LEADER_NS, that server first checks whether a leader has taken the request.
+- A request may arrive after the leader has died and before the others notice. So for a moment, each server remembers
+  the requests that it has left to a leader. If that leader is silent, the next leader answers the requests that
+  arrived since the last sign of life. Requests that must not be carried out twice are refused by the server of the
+  client.
+- A request to an endpoint with `leaderless` is answered even without a leader. The server of the client answers it
+  from the views of the servers of the stream, after it has checked for LEADER_NS whether a leader has taken the
+  request.
 
 Source: nats-server 2.15.1 answers 10008 about ten seconds after the leader was lost, and nothing before.
 """
@@ -190,9 +193,10 @@ class Desk:
     def _forward_steps(
         self, router: Router, request: Request, endpoint: Endpoint, args: tuple[str, ...], reached: set[int]
     ) -> Generator[Step, None, None]:
-        """Send a request to each server that may have to answer it and is not in `reached`, once it is online.
+        """Send a request to the servers that may have to answer it, except those in `reached`.
 
-        Servers that do not come online within OFFLINE_NS do not get the request.
+        Each of these servers gets the request as soon as it is online. Servers that do not come online within
+        OFFLINE_NS do not get the request.
         """
         is_ready = lambda: self._machine.leader and self._keeper.is_caught_up  # noqa: E731
         yield from self._waiters.until(is_ready, FIRST_NS)
@@ -263,8 +267,9 @@ class Desk:
         """Answer a request that was left to a lost leader, if this server is the next leader.
 
         The server of the client refuses the request if no next leader is known within HOLD_NS. It also refuses
-        changes other than creations, and a creation if a later change of the same stream is known (`is_last` is
-        false): the lost leader may have made both changes, and repeating the creation would undo the later one.
+        changes other than creations. It even refuses a creation if a later change of the same stream is known
+        (`is_last` is false): the lost leader may have made both changes, and repeating the creation would undo the
+        later one.
         """
         router, request, endpoint, args = left.router, left.request, left.endpoint, left.args
 
@@ -283,7 +288,10 @@ class Desk:
     # -- streams without a leader ------------------------------------------------------------------------------
 
     def _leads_here(self, router: Router, endpoint: Endpoint, args: tuple[str, ...]) -> bool:
-        """Return whether this server answers a request without refusing it; True if the account has no JetStream."""
+        """Return whether this server answers a request without refusing it.
+
+        If the account has no JetStream, the result is True.
+        """
         is_here = self._place(router, endpoint, args) is Place.HERE
         return router.js is None or (is_here and self._refusal(router, endpoint, args) is None)
 
@@ -350,7 +358,7 @@ class Desk:
     def _work(
         self, router: Router, request: Request, endpoint: Endpoint, args: tuple[str, ...]
     ) -> Iterator[Step] | None:
-        """Return the steps that answer or refuse a request, or None if another server has also passed it on."""
+        """Return the steps that answer or refuse a request, or None if it was passed on to this server as well."""
         if self._passed.remove(request):
             return None
         self._taken.add(request)
@@ -391,7 +399,7 @@ class Desk:
     def _later(
         self, router: Router, request: Request, endpoint: Endpoint, args: tuple[str, ...]
     ) -> Iterator[Step]:
-        """Wait until the answering server of a request is known, and answer the request if it is this server.
+        """Wait until it is known which server answers a request; if it is this one, answer the request.
 
         The server of the client refuses the request if too many requests wait, or if no leader appears in time.
         """
@@ -499,7 +507,10 @@ class Desk:
     def _is_taken(
         self, router: Router, request: Request, endpoint: Endpoint, args: tuple[str, ...]
     ) -> Generator[Step, None, bool]:
-        """Return whether another server of the stream has taken a request; False if it has no reply subject."""
+        """Return whether another server of the stream has taken a request.
+
+        If the request has no reply subject, the result is False.
+        """
         stream = self._machine.state.stream(router.account.name, args[0]) if args else None
         if stream is None or endpoint.words in META or not request.reply:
             return False

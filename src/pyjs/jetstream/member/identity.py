@@ -1,9 +1,9 @@
 """The identity of a store in a cluster: its number, and the first members that the store has adopted.
 
     <store>/.cluster.{a,b}      metadata file of kind 7, with the map
-    store       u64, random, drawn when the file is created; a server that has another number now has lost its files
-    members     list of (node, store), the membership of jetstream/cluster/bootstrap; empty: none was adopted
-    founded     whether the group of the members had a leader; if so, this store must have its log
+    store       u64, random, drawn when the file is created; if the number changes, the server has lost its files
+    members     list of (node, store), the membership of jetstream/cluster/bootstrap; empty if none was adopted
+    founded     whether the group of the members had a leader; if so, this store must have the log of the group
 
 Each change is durable before this server sends it.
 """

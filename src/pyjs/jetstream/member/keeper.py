@@ -1,9 +1,9 @@
-"""The keeper: it opens, changes and removes streams of this server so that they match the metadata.
+"""The keeper opens, changes and removes streams of this server so that they match the metadata.
 
 The keeper does not carry out changes one by one, since entries are applied again after a restart. A change only marks
-its stream; the keeper then brings the stream to its current state in the metadata. The keeper begins once the server
-has applied every entry that was committed before its start. A stream is identified by its account, name and creation
-time; the files contain this time, which is never used twice.
+its stream; the keeper then brings the stream to its current state in the metadata. The keeper begins as soon as the
+server has applied every entry that was committed before its start. A stream is identified by its account, name and
+creation time; the files contain this time, which is never used twice.
 
 A stored stream is removed only if an entry has removed exactly this stream. Any other stream that is not in the
 metadata remains, and is reported.
@@ -153,7 +153,7 @@ class Keeper:
         return next(iter(self._again.values()), 0)
 
     def _try_again(self) -> None:
-        """Mark for processing the failed streams whose retry is due."""
+        """Mark each failed stream whose retry is due, so that it is processed again."""
         while self._again and self._next_again_ns() <= self._turn.now:
             key = next(iter(self._again))
             del self._again[key]

@@ -65,7 +65,7 @@ class Losses:
         return stored is not None and incarnation_of(stored.peer) > stream.incarnation_on(self._node)
 
     def tell_steps(self) -> Generator[Step, None, None]:
-        """Send each report to the leader of the metadata repeatedly until the metadata reflects it; never ends."""
+        """Send each report to the metadata leader repeatedly until the metadata reflects the report; never ends."""
         while True:
             yield from self._waiters.until(lambda: self._machine.leader and self._all)
             for stream in self._present(self._found):
@@ -100,7 +100,7 @@ class Losses:
         return list(streams.values())
 
     def doubt_steps(self, is_idle: Callable[[], bool]) -> Generator[Step, None, None]:
-        """Wait until the log has every replica of this server and no stream has work left; then end its doubt."""
+        """Wait until the log has every replica of this server and no stream has work left; then end the doubt."""
         log = self.log
         if log is None or not log.lost_unknown:
             return

@@ -1,8 +1,9 @@
 """One server's part in a JetStream cluster: its log, its consensus, the metadata, and the assigned streams.
 
-The order of a start: the identity of the store, the log in steps, the consensus; then the streams of the store are
-opened as on a single server; then the metadata group is opened or found. A stop ends the consensus first, so that
-no server relies on this one any more; then it closes the streams, and last the log.
+A start reads the identity of the store, recovers the log in steps, and creates the consensus. Then it opens the
+streams of the store as on a single server. Last, it opens the metadata group, or agrees on one with the other
+servers. A stop ends the consensus first, so that no server relies on this one any more; then it closes the streams,
+and last the log.
 
 The node uses connections only through `Carrier`. Steady work is done by chores that wait for each other's changes
 (`waiters`), so an idle server does nothing.
@@ -70,7 +71,7 @@ AGAIN_NS = 50 * NS_PER_MS  # pause if the confirmation cannot be requested now
 
 
 class Carrier(Peers, Interests, Protocol):
-    """The connections to the other servers, for batches and notes: cluster.replication.Replication."""
+    """The connections to the other servers, for batches and notes (cluster.replication.Replication)."""
 
     def send_note(self, node: int, note: bytes) -> None:
         """Send a note, or drop it if there is no connection."""
@@ -85,7 +86,7 @@ class Carrier(Peers, Interests, Protocol):
         """Hold each message that has no receiver if `is_awaited(account, subject)` returns True."""
 
     def quiet_ns(self, node: int) -> int:
-        """Return the time in ns since the last bytes from a server, or 0 if it is unknown."""
+        """Return the time in ns since the last bytes from a server, or 0 if the time is unknown."""
 
     def reached(self) -> set[int]:
         """Return the numbers of the servers that get messages from here, because their subscriptions are known."""
@@ -213,7 +214,7 @@ class MemberNode:
         return expected_servers(self.options, self._carrier.own_routes())
 
     def begin(self) -> None:
-        """Join the cluster. Call this after the streams of the store were opened, before the first connection."""
+        """Join the cluster. Call this after the streams of the store were opened, and before the first connection."""
         assert self.group is not None
         assert self._log is not None
         is_known = self.group.open_stored(self._log, self._host.rng)
@@ -312,7 +313,7 @@ class MemberNode:
         return js is not None and js.account.has_interest(subject.encode())
 
     def begin_stop(self) -> None:
-        """Leave all groups; call `stop` once `is_busy` is False."""
+        """Leave all groups; call `stop` as soon as `is_busy` is False."""
         if self.consensus is not None:
             self.consensus.stop()
 
@@ -326,7 +327,7 @@ class MemberNode:
     # -- steady work -------------------------------------------------------------------------------------------
 
     def _catch_up_steps(self) -> Generator[Step, None, None]:
-        """Start the keeper once every entry committed before this start has been applied."""
+        """Start the keeper as soon as every entry committed before the start of this server has been applied."""
         self.machine.begin()
         while not (yield from self.confirm(wait=True)):
             pass
@@ -416,7 +417,7 @@ class MemberNode:
             self.consensus.transfer(group, node)
 
     def missing(self, group: int) -> str:
-        """Return the names of the servers for whose answers a group in doubt is waiting, or "" if there are none."""
+        """Return the names of the servers whose answers a group in doubt is waiting for, or "" if there are none."""
         nodes = [] if self.consensus is None else self.consensus.doubts.missing(group, self._turn.now)
         return ", ".join(map(self._told_missing, nodes))
 

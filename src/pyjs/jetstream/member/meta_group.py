@@ -1,4 +1,4 @@
-"""The metadata group of one server: found or reopened, and led.
+"""Opens the metadata group on one server, and leads it if this server is elected.
 
 A server opens the group in its log. If the log has no group, the server agrees on the first members by the rules of
 jetstream/cluster/bootstrap: it sends words to all connected servers. The number of the group contains the digest of
@@ -96,7 +96,7 @@ class MetaGroup:
     def open_stored(self, log: NodeLog, rng: Rng) -> bool:
         """Open the group if the log has it undamaged; return whether it was opened.
 
-        If the log has lost the group, this server no longer knows its votes, so it must join as a new member.
+        If the log has lost the group, this server no longer knows how it voted, so it must join as a new member.
         """
         stored = next((each for each in log.groups.values() if each.number >= META_MIN), None)
         is_lost = stored is None and (self._identity.founded or log.lost_unknown)
@@ -171,7 +171,7 @@ class MetaGroup:
             self._join(membership)
 
     def _join(self, membership: Membership) -> None:
-        """Join a running group, or ask its leader for an incarnation if it has not assigned one yet."""
+        """Join a running group, or ask its leader for an incarnation if the leader has not assigned one yet."""
         if self.group and not self._is_joined:
             self._consensus.remove(self.group)  # started here, but the other servers have a different group
             self.group = 0
@@ -206,7 +206,7 @@ class MetaGroup:
             self._way.tell(node, Saying(self._word()))
 
     def hear(self, node: int, word: Word) -> None:
-        """Handle a word of another server; answer it if only this server has had a leader."""
+        """Handle a word of another server; answer it if this server has had a leader and the other has not."""
         if word.node != node:
             return
         self._bootstrap.hear(word)
@@ -273,7 +273,7 @@ class MetaGroup:
             )
 
     def _heir(self) -> int:
-        """Return the number of the server that must lead because this server was removed, or 0 if there is none."""
+        """Return the number of the server that must lead in place of this removed one, or 0 if there is none."""
         removed = self._machine.state.removed
         if self._server.node not in removed:
             return 0

@@ -1,7 +1,7 @@
 """The state machine of the metadata group on one server.
 
 The machine applies entries to the metadata and collects their changes for this server's streams. A proposal gets its
-result when its entry is applied; if that will never be known, it is marked as such.
+result when its entry is applied. If the result will never be known, the proposal ends without one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Proposal:
-    """The result of an entry that this server has proposed, once it is known."""
+    """The result of an entry that this server has proposed; it is not known at first."""
 
     def __init__(self) -> None:
         self.is_over = False
@@ -102,7 +102,7 @@ class MetaMachine:
         return INDEX_MAX
 
     def snapshot(self) -> bytes | None:
-        """Return the encoded metadata, or None while this server has yet to carry out changes of its streams."""
+        """Return the encoded metadata, or None until this server has carried out the changes of its streams."""
         if self.changes or self.owes:
             return None
         self.snapshot_ns, self.entries, self.size = self._time_ns, 0, 0

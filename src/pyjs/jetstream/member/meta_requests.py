@@ -1,4 +1,4 @@
-"""Requests that the leader of the metadata handles: create, change, delete and list streams.
+"""Requests that the leader of the metadata handles; they create, change, delete and list streams.
 
 A handler checks the configuration as a single server does, chooses servers and proposes an entry. The result is known
 when the entry is applied. If the metadata changes before that, the handler starts again. After a change, a server of
@@ -142,7 +142,9 @@ class MetaRequests:
     def _updated_nodes(
         self, js: JetStream, old: Assignment, config: StreamConfig
     ) -> tuple[tuple[int, ...], int]:
-        """Return the numbers of a stream's servers after an update to `config`, and of the target of a move or 0.
+        """Return the servers of a stream after an update to `config`, and the target of its move, as numbers.
+
+        If the stream does not move, the target is 0.
 
         Raises:
             ApiError: no servers fit, or another move is under way.
@@ -158,7 +160,7 @@ class MetaRequests:
         return nodes, 0
 
     def _until_left(self, js: JetStream, decide: Callable[[], StreamUpdated]) -> Generator[Step, None, int]:
-        """Wait until no server that an update adds to a stream is still a member of the stream's group.
+        """Wait until the servers that an update adds to a stream are no longer members of the stream's group.
 
         Such a server replaces its old replica with a new one, and a group of two replicas removes a member only if
         both agree. Return the revision of the stream on which the update is based.
@@ -177,7 +179,7 @@ class MetaRequests:
         raise errcodes.STREAM_RECONFIGURE_IN_PROGRESS.error()
 
     def _is_reachable(self, account: str, name: str) -> Generator[Step, None, bool]:
-        """Wait up to OFFLINE_NS until a server of a stream is online; return whether one is.
+        """Wait up to OFFLINE_NS until a server of a stream is online; return False if none comes online.
 
         Return True if there is no such stream.
         """
@@ -257,7 +259,7 @@ class MetaRequests:
         return config
 
     def bounds(self, account: str, config: StreamConfig) -> Bounds:
-        """Return the limits of an account that apply to a stream; no limits if the account is unknown."""
+        """Return the limits of an account that apply to a stream, or no limits if the account is unknown."""
         js = self._member.accounts.get(account)
         return Bounds() if js is None else bounds_of(js, config)
 

@@ -1,4 +1,4 @@
-"""Notes: the messages between servers of a cluster other than the batches of their groups.
+"""Notes are the messages between servers of a cluster that are not batches of their groups.
 
     note = msgpack list: kind u8, the fields of its kind
 
@@ -184,7 +184,7 @@ class Welcome:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A note by which a server reports to the other servers of a stream that it answers an order."""
+    """A note that a server sends to the other servers of a stream when it answers an order."""
 
     account: str
     stream: str

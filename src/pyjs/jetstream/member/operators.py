@@ -1,7 +1,7 @@
-"""Requests of operators: transfer a leadership, remove or evacuate a server, accept a loss, purge an account.
+"""Requests of operators: to transfer a leadership, remove or evacuate a server, accept a loss, or purge an account.
 
-The leader of the metadata answers, except `stream_steps_down` (the stream's leader) and `accept_loss` (the named
-server); on every other server the methods return None.
+The leader of the metadata answers these requests. But `stream_steps_down` is answered by the stream's leader, and
+`accept_loss` by the named server. On every other server, the methods return None.
 """
 
 from __future__ import annotations
@@ -164,10 +164,11 @@ class Operators:
         return (yield from self._done(ServerEvacuating(node, True), "success"))
 
     def accept_loss(self, body: bytes) -> Answer:
-        """Make groups on the named server continue without the replicas or messages that they wait for.
+        """Make groups on this server continue without the replicas or messages that they wait for.
 
-        The request names a stream, or none for the group of the metadata. If the field `lost` names a server instead,
-        all groups that wait only for that server continue. Return None on every server except the named one.
+        The field `peer` names the server that handles the request; on every other server, return None. The request
+        also names a stream, or none for the group of the metadata. If the field `lost` names a server instead, all
+        groups that wait only for that server continue.
 
         Raises:
             ApiError: no such group is waiting, the server or stream is unknown, or the request is invalid.

@@ -1,4 +1,4 @@
-"""Answers to requests on which the leader of the metadata has decided, and which another server carries out.
+"""Answers requests that the leader of the metadata has decided and that another server carries out.
 
 The server that holds a stream answers a create, update or delete request as soon as it has carried the request out.
 The leader of the metadata sends an order to this server. The order contains the request, so the server answers the
@@ -161,7 +161,7 @@ class Orders:
     def _refuses(self, order: Order, name: Answered) -> Generator[Step, None, bool]:
         """Return whether this server must answer with an error.
 
-        It must if it leads the metadata and has failed to open the stream, and no other server has the stream either.
+        It must do so if it leads the metadata and has failed to open the stream, and no other server has the stream.
         """
         if Key(order.account, order.stream) not in self._keeper.failures or not self._machine.leads:
             return False
@@ -178,7 +178,7 @@ class Orders:
         return [node for node in stream.nodes if node != self._node]
 
     def _fields(self, order: Order, call: ApiCall) -> Generator[Step, None, dict[str, Any]]:
-        """Return the fields of the answer. Raises ApiError: the stream could not be opened, changed or removed."""
+        """Return the fields of the answer. Raises ApiError if the stream could not be opened, changed or removed."""
         failure = self._keeper.failures.get(Key(order.account, order.stream))
         if failure is not None:
             raise failure

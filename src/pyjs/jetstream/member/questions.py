@@ -1,8 +1,8 @@
 """Reports about streams and accounts, gathered from the servers that have them.
 
-The leader of the metadata asks each server once for all streams of a page, and waits up to ANSWER_NS. A server that
-does not answer, or whose answer is damaged, is left out: its streams are in the field `missing` of a list, and its
-usage is not counted.
+The leader of the metadata sends each server one question about all streams of a page, and waits up to ANSWER_NS. A
+server that does not answer, or whose answer is damaged, is left out: its streams are in the field `missing` of a
+list, and its usage is not counted.
 """
 
 from __future__ import annotations

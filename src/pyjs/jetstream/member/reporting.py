@@ -59,7 +59,7 @@ class Reports:
         return stream_cluster(state, name, assigned, self._status(js, stream), self._traffic)
 
     def led_by(self, js: JetStream, stream: Stream) -> tuple[str, str]:
-        """Return the name of an open stream's leader, and the name of its group or "" if it has one replica."""
+        """Return the names of an open stream's leader and of its group, which is "" for a single replica."""
         state, replicated = self._member.machine.state, js.shared.replicated
         assigned = state.stream(js.account.name, stream.name)
         if assigned is None:

@@ -1,4 +1,4 @@
-"""Archives: one server builds a stream from an archive, and then adds it to the cluster.
+"""Builds a stream from an archive on one server, and then adds the stream to the cluster.
 
 The leader of the metadata chooses the server, which answers with the subject for the chunks. A stream is not in the
 metadata while it is being built. When it is complete and durable, the server reports that to the leader; as soon as
@@ -156,7 +156,7 @@ class Restores:
         return refused or self._member.machine.state.stream(*key) is not None
 
     def _check(self, key: Key, note: Restored) -> None:
-        """Raise ApiError if the metadata has refused the stream, or has none or another one under its name."""
+        """Raise ApiError if the metadata has refused the stream, or has no stream or another one of its name."""
         error = self._refused.get((key, note.created_ns))
         if error is not None:
             raise error

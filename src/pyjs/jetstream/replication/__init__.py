@@ -1,1 +1,1 @@
-"""The replicated streams of a node: connects the node's consensus with its stores and its clients."""
+"""The replicated streams of a node; they connect the node's consensus with its stores and its clients."""

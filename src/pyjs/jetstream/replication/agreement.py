@@ -1,10 +1,11 @@
 """Finds out whether the store of a replica agrees with the log of its group.
 
-With a sync interval, a power failure can destroy the end of the log, while the store keeps the effects of the lost
-entries, since both are synced at different times. Or only this server still has entries that the other servers have
-lost. In both cases, the group continues with other entries under the same indexes. The store has the index and the
-term of the last entry that it has applied. If the committed log has this entry, the store has exactly the effects of
-that log. Until this is known, the replica is *unsure*: it serves no copies, its log is not cut, and
+With a sync interval, log and store are synced at different times. So a power failure can destroy the end of the log
+while the store keeps the effects of the lost entries. It may also be that only this server still has entries that the
+other servers have lost. In both cases, the group continues with other entries under the same indexes. The store has
+the index and the term of the last entry that it has applied. If the committed log has this entry, the store has
+exactly the effects of that log. Until this is known, the replica is *unsure*: it serves no copies, its log is not
+cut, and
 
 - if a committed entry contradicts the store, the replica copies from another replica. If the last messages of both
   differ, the copying replica first drops all its messages (catch_up.py).
@@ -51,7 +52,7 @@ class Agreement:
     def begin(self, stored: StoredGroup | None, *, in_doubt: bool) -> None:
         """Compare the store with the log, before the group is opened.
 
-        `stored` is None for a new group. If `in_doubt`, the log may have lost entries.
+        `stored` is None for a new group. `in_doubt` means that the log may have lost entries.
         """
         self.in_doubt = in_doubt
         is_unsure = stored is not None and self._is_unsure(stored, in_doubt=in_doubt)
@@ -59,7 +60,7 @@ class Agreement:
 
     @property
     def is_incomplete(self) -> bool:
-        """Whether the store is an incomplete copy that has replaced a dropped store. Its last entry has term 0."""
+        """Whether the store is an incomplete copy that has replaced a dropped store, so its last entry has term 0."""
         replica = self._machine.replica
         return replica.index > 0 and replica.term == 0
 
@@ -74,7 +75,7 @@ class Agreement:
         return not is_safe or stored.term_at(replica.index) != replica.term
 
     def allows(self, index: int, term: int) -> bool:
-        """Return False if a committed entry contradicts the store; otherwise True. Update `is_unsure`."""
+        """Return False if a committed entry contradicts the store, otherwise True; update `is_unsure`."""
         if not self.is_unsure:
             return True
         replica = self._machine.replica
@@ -96,9 +97,10 @@ class Agreement:
         self._has_proposed = False
 
     def may_lead(self) -> bool:
-        """Return whether an elected replica may lead now; if not, propose a note once, unless the copy is incomplete.
+        """Return whether an elected replica may lead now; if not, propose a note.
 
-        When this is called, all committed entries are applied, and none of them has contradicted the store.
+        No note is proposed if one was proposed already, or if the store is an incomplete copy. When this is called,
+        all committed entries are applied, and none of them has contradicted the store.
         """
         if not self.is_unsure or self._has_entry():
             return True
@@ -110,7 +112,7 @@ class Agreement:
         return False
 
     def take(self, index: int, term: int, time_ns: int, base: tuple[int, int]) -> bool:
-        """Apply a note; return whether this replica already has the state of the note. If not, it must copy.
+        """Apply a note; return whether this replica already has the note's state. If not, it must copy the state.
 
         `base` is the index and the term of the last entry in the store of the replica that proposed the note.
         """

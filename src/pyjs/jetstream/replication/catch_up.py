@@ -1,4 +1,4 @@
-"""A replica that is behind or has lost messages: it copies the missing messages from another replica.
+"""Lets a replica that is behind or has lost messages copy the missing messages from another replica.
 
 Its stream is closed during the copy. Committed entries are held, up to HELD_MAX bytes. Beyond that they are dropped,
 and the copy continues until it contains them. Then the stream is opened as at a start, and the held entries are
@@ -279,7 +279,7 @@ class CatchUp:
         return stream, state.consumers
 
     def _healing_steps(self, store: StreamStore, *, begins: bool) -> Steps:
-        """Mark a file store as incomplete if the copy `begins`; remove this mark after the copy.
+        """Mark a file store as incomplete if `begins` is true; otherwise remove this mark, after the copy.
 
         A store in memory has no mark.
         """
@@ -364,7 +364,7 @@ class CatchUp:
             yield from self.answer.pause(PAUSE_NS)
 
     def _is_common(self, store: FileStore, node: int, *, is_late: bool) -> Generator[Step, None, bool]:
-        """Compare a store with the replica on `node`; return whether the group is known to have all its messages.
+        """Compare a store with that on `node`; return whether the group is known to have all messages of `store`.
 
         Raises:
             LostMessages: the group does not have all messages of the store, and the store may be dropped.
@@ -391,7 +391,10 @@ class CatchUp:
         return True
 
     def _end_before(self, store: StreamStore) -> Generator[Step, None, State | None]:
-        """Return the state of another replica, or None if it has later messages than the store or does not answer."""
+        """Return the state of another replica, or None if it does not answer.
+
+        Also return None if that replica has messages after the last one of the store.
+        """
         have = store.last_seq
         found = yield from self._ask(have)
         if found is not None and found[0] is Kind.PART and found[1] == have:  # the other store ends earlier

@@ -1,10 +1,10 @@
 """The consumers in the snapshot with which the log of a group begins.
 
 After a restart, consumers are restored from the snapshot and the entries after it. They must not be ahead of the
-store, since an interest stream stores only the messages that its consumers at that moment need. A cut log begins
+store, since an interest stream stores only the messages that its consumers need at that moment. A cut log begins
 after the last entry whose effects are durable in the store, so a restart needs the consumers as of that entry. A
-replica that is behind needs the consumers as of the last applied entry. The snapshot has both. `load` uses the later
-of the two that the store has reached.
+replica that is behind needs the consumers as of the last applied entry. The snapshot has the consumers as of both
+entries. `load` uses those of the latest entry that the store has applied.
 """
 
 from __future__ import annotations

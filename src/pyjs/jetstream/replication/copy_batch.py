@@ -14,7 +14,7 @@ A batch begins like those of the consensus (consensus/batch.py), with other kind
 | 16 ask | have u64: send the messages after this sequence |
 | 17 part, 18 end | place u32, count u32, upto u64, checksum u64, data |
 | 19 not now, 20 gone, 21 behind | |
-| 22 ask these | seq u64, for each message that the asking replica has damaged; ascending |
+| 22 ask these | seq u64 of each message that is damaged in the asking replica, ascending |
 | 23 ask ids | the same, for removed messages whose ids still count as duplicates |
 
 The answer to kind 22 is a `part` with the requested messages that exist and are undamaged. The answer to kind 23 is a
@@ -148,26 +148,26 @@ Batch: TypeAlias = Ask | AskThese | Piece
 
 
 def ask(group: int, number: int, have: int) -> list[bytes]:
-    """Return the batch with question `number` of a group: a request for the messages after sequence `have`."""
+    """Return a batch that requests the messages after sequence `have`; `number` identifies the question."""
     return [_HEADER.pack(VERSION, Kind.ASK, 0, 0, group, number), _ASK.pack(have)]
 
 
 def ask_these(group: int, number: int, seqs: Sequence[int], *, ids: bool = False) -> list[bytes]:
-    """Return the batch with question `number` of a group: a request for the messages `seqs`, or only their ids.
+    """Return a batch that requests the messages `seqs`, or only their ids; `number` identifies the question.
 
-    `seqs` must be in ascending order, and has at most SEQS_MAX sequences.
+    `seqs` has at most SEQS_MAX sequences, in ascending order.
     """
     kind = Kind.ASK_IDS if ids else Kind.ASK_THESE
     return [_HEADER.pack(VERSION, kind, 0, 0, group, number), array("Q", seqs).tobytes()]
 
 
 def refusal(kind: Kind, group: int, number: int) -> list[bytes]:
-    """Return the batch that answers question `number` without messages; `kind` is NOT_NOW, BEHIND or GONE."""
+    """Return the batch that answers the question `number` without messages; `kind` is NOT_NOW, BEHIND or GONE."""
     return [_HEADER.pack(VERSION, kind, 0, 0, group, number)]
 
 
 def answer(group: int, number: int, upto: int, records: bytes, state: State | None) -> list[list[bytes]]:
-    """Return the batches that answer question `number`. If `state` is given, the answer ends the copy."""
+    """Return the batches that answer the question `number`. If `state` is not None, the answer ends the copy."""
     kind, data = Kind.PART, records
     if state is not None:
         packed = state.encode()
@@ -257,7 +257,7 @@ def records_of(data: bytes) -> Iterator[StoredMessage]:
     """Yield the messages in a list of records.
 
     Raises:
-        BadCopy: the next record is invalid, or its sequence is not higher than the previous one.
+        BadCopy: the next record is invalid, or its sequence is not higher than that of the previous record.
     """
     at = last = 0
     while at < len(data):

@@ -2,16 +2,17 @@
 
 The receiver requests the messages after its last sequence, one part after another, so it determines the rate: up to
 RATE bytes a second. Stored messages never change, so the copied ones stay valid while the other replica continues.
-Once few messages remain, the answer is the end: these messages, and the state of the other replica at that moment.
-The receiver removes every message that is not in this state, and its store records the last entry in the state.
+When only few messages remain, the answer has the kind `end`: it has these messages, and the state of the other
+replica at that moment. The receiver removes every message that is not in this state, and its store records the last
+entry in the state.
 Entries that arrive during the copy are held if they are few; those up to the recorded entry have no effect.
 
 Until the end, the store records the entry from before the copy, and the log begins after it. So if the process ends
 early, the next start finds the replica behind and continues the copy.
 
 The id of a removed message still counts as a duplicate during the duplicate window, and a start reads ids from
-message headers. So the copy includes a message with only the id for each of them, and removes these messages at its
-end.
+message headers. So for each such id, the copy includes a message that has only the id, and removes this message at
+the end of the copy.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ _ID = Struct("<QqII")
 
 
 def serve(stream: Stream | None, question: Ask, applied: tuple[int, int]) -> list[list[bytes]]:
-    """Return the batches that answer a request for messages; `stream` is None if its replica cannot serve.
+    """Return the batches that answer a request for messages; `stream` is None if the replica cannot serve.
 
     `applied` is the index and the term of the last applied entry, even if the entry had no effect on the stream.
     """
@@ -105,7 +106,7 @@ def readable(store: StreamStore, seq: int) -> StoredMessage | None:
 
 
 def removed_in(stream: Stream, first: int, last: int) -> list[StoredMessage]:
-    """Return the ids of the messages `first` to `last` that still count as duplicates.
+    """Return those ids of the messages `first` to `last` that still count as duplicates.
 
     Each id is returned as a message with the sequence and time of the original message and only the id as its header.
     """
@@ -140,7 +141,7 @@ def _records(stream: Stream, have: int) -> tuple[bytes, int] | None:
 
 
 def _removed(stream: Stream, after: int, upto: int) -> list[StoredMessage]:
-    """Return the ids of the messages `after` + 1 to `upto` that still count as duplicates, as in `removed_in`.
+    """Return those ids of the messages `after` + 1 to `upto` that still count as duplicates, as `removed_in` does.
 
     The result includes the ids of messages that were not removed.
     """
@@ -252,7 +253,7 @@ def end_steps(store: StreamStore, state: State, deleted: memoryview[int], *, era
 
 
 def _check(store: StreamStore, state: State, first_seq: int, more: int) -> None:
-    """Raise OtherStore if the numbers or sequences of the store are not those of `state` with `more` messages."""
+    """Raise OtherStore unless the store has the numbers and sequences of `state`, plus `more` messages."""
     size = state.size if not more else store.bytes
     if (store.msgs, store.bytes, store.first_seq, store.last_seq) != (
         state.msgs + more,
@@ -287,7 +288,7 @@ def lacking_steps(
 ) -> Generator[Step, None, list[int]]:
     """Return the sequences of the messages in `state` that a copy does not have, ascending.
 
-    Once LACKING_MAX of them are found, only the rest of the last one's segment is searched.
+    After LACKING_MAX of these messages, the search continues only to the end of the segment of the last one.
     """
     last_seq, end = min(store.last_seq, state.last_seq), 0
     front = range(state.first_seq, min(store.first_seq, last_seq + 1))
@@ -310,8 +311,8 @@ def lacking_ids_steps(
 ) -> Generator[Step, None, tuple[list[int], dict[int, StoredMessage]]]:
     """Find the removed messages of `state` whose ids still count as duplicates.
 
-    Return the sequences of those that the copy lacks and, by sequence, a message with only headers for each of the
-    others.
+    Return a list with the sequences of those that the copy lacks, and a dictionary. For each of the others, the
+    dictionary has a message with only headers, by sequence.
     """
     kept = sequences(state.kept)
     if not kept:

@@ -1,4 +1,4 @@
-"""Transfers of the leadership of streams while clients work: of all streams before this server stops, or of one.
+"""Transfers the leadership of all streams before this server stops, or of a single one, while clients work.
 
 First, the other servers stop sending messages for its streams, and make their publishers wait (cluster.awaited). Then
 this server stores and answers the messages that it has received. Then it transfers the leaderships. So no message is
@@ -42,7 +42,7 @@ FLUSH_NS = 1_000 * NS_PER_MS
 
 
 class Interests(Protocol):
-    """The interest of this server, as announced to the other servers: cluster.replication.Replication."""
+    """The interest of this server, as announced to the other servers (cluster.replication.Replication)."""
 
     def withdraw(self, account: Account, keys: Iterable[Key]) -> None:
         """Make the other servers stop sending messages for these subscriptions."""
@@ -70,7 +70,7 @@ class Departure:
         return any(machine.leads for machine in self._led)
 
     def begin_steps(self, pause: Callable[[], None]) -> Steps:
-        """Make the other servers stop sending, call `pause`, and store and answer the messages received before."""
+        """Make the other servers stop sending, call `pause`, then store and answer all messages received before."""
         for machine in self._streams.machines():
             stream, keys = machine.stream, [*direct_keys_of(machine.js, machine.stream)]
             keys += keys_of(stream) if machine.leads else ()
@@ -114,7 +114,7 @@ class Resignation:
         self._pause = Answer(stream.turn, js.shared.timers, 0)
 
     def transfer_steps(self, machine: StreamMachine, transfer: Callable[[], None]) -> Steps:
-        """Call `transfer` once no message for the leader is in transit; lead again if the transfer fails."""
+        """Call `transfer` as soon as no message for the leader is in transit; lead again if the transfer fails."""
         yield from self.silence_steps()
         with suppress(ApiError):  # this server no longer leads the stream
             yield from machine.replica.operate(operations.nothing())
@@ -149,7 +149,7 @@ class Resignation:
 
 
 def direct_keys_of(js: JetStream, stream: Stream) -> Iterator[Key]:
-    """Yield subject and queue group of a replica's subscriptions to direct gets, as announced to other servers."""
+    """Yield the announced subject and queue group of each subscription of a replica to direct gets."""
     domain = js.options.domain
     for api in ("$JS.API", f"$JS.{domain}.API") if domain else ("$JS.API",):
         yield f"{api}.DIRECT.GET.{stream.name}".encode(), DIRECT_QUEUE

@@ -1,18 +1,18 @@
-"""A replica with damaged messages: it repairs them from other replicas; until then, another replica leads.
+"""Repairs the damaged messages of a replica from other replicas; until then, another replica leads.
 
 A start, a read or the scrub finds the damage. A damaged leader could not serve these messages. If they are lost,
 conditions of later publishes could also have other results than on the other replicas. So an elected replica with
 damage asks the others until an undamaged one answers, and transfers the leadership to it.
 
 There are two cases. If the catalogue still lists the damaged messages, their contents are fetched from other replicas
-while the stream stays open (repairing.py). The catalogue lists them unless a start without index files finds the
-damage. Otherwise the stream is closed, and the replica compares itself with an undamaged one (catch_up.py,
+while the stream stays open (repairing.py). If a start without index files has found the damage, the catalogue does
+not list the messages. Then the stream is closed, and the replica compares itself with an undamaged one (catch_up.py,
 restoring.py).
 
-If this replica is elected, and for GIVE_UP_NS no other one is undamaged or has the messages, it leads without them
-and continues to ask. Replicas that copy from it do not remove the messages that it has lost. It refuses each publish
-whose outcome may depend on the lost messages (stream/replicated/gaps.pyx). So when an undamaged replica returns, both
-have the same messages in the end, unless an operator has accepted the loss.
+If this replica is elected, and for GIVE_UP_NS no other one is undamaged or has the messages, this replica leads
+without them and continues to ask. Replicas that copy from it do not remove the messages that it has lost. It refuses
+each publish whose outcome may depend on the lost messages (stream/replicated/gaps.pyx). So when an undamaged replica
+returns, both have the same messages in the end, unless an operator has accepted the loss.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def is_damaged(stream: Stream) -> bool:
 
 
 def note_gaps(stream: Stream, replica: Replica) -> None:
-    """Pass the sequences that may be missing to `replica`, which leads as the last resort."""
+    """Tell `replica`, which leads as the last resort, the sequences that may be missing."""
     store = stream.store
     assert isinstance(store, FileStore)
     ranges = {number: last for number, _, last in store.ranges()}
@@ -93,7 +93,7 @@ def note_gaps(stream: Stream, replica: Replica) -> None:
 
 
 def heal_steps(machine: Damaged) -> Steps:
-    """Repair the damaged messages; until then, transfer the leadership to an undamaged replica at each election."""
+    """Repair the damaged messages. If this replica is elected before, make an undamaged replica the leader."""
     stream, at, since_ns = machine.stream, 0, -1
     machine.js.shared.log.error(
         f"The replica of {stream} has damaged messages: another one leads, if there is an undamaged one"
@@ -158,7 +158,7 @@ class Repairs:
 
 
 def _whole_node(machine: Damaged, attempt: int) -> Generator[Step, None, int]:
-    """Ask one other replica whether it is undamaged; return its node if it is, otherwise 0."""
+    """Ask one other replica whether it is undamaged; return its node if so, otherwise 0."""
     nodes = machine.sources()
     if not nodes:
         return 0

@@ -1,9 +1,10 @@
-"""The members of a stream's group, adapted to the metadata by changes that the group's leader proposes one at a time.
+"""Adapts the members of a stream's group to the metadata; the group's leader proposes the changes, one at a time.
 
-A new replica is a learner until it has all messages and nearly the whole log; then it becomes a voter. Replicas that
-the metadata no longer lists are removed only after that, and only if a majority of the remaining replicas has all
-messages: a voter that was unreachable may still be copying. A leader that must be removed transfers its leadership
-first. A replica to be removed continues until it sees the removal in its own log, or learns of it from the leader.
+A new replica is a learner until it has all messages and nearly the whole log; then it becomes a voter. Replicas
+that the metadata no longer lists are removed only after that. A majority of the remaining replicas must then have all
+messages, since a voter that was unreachable may still be copying. A leader that must be removed transfers its
+leadership first. A replica to be removed continues until it sees the removal in its own log, or learns of it from the
+leader.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ class _Watch:
         self._since: tuple[int, set[int]] | None = None  # start of the wait, and the nodes that remain
 
     def look(self, found: GroupStatus) -> None:
-        """Warn once if voters that must be removed have remained for WARN_NS although no voter is missing."""
+        """Write one warning if voters that must be removed have remained for WARN_NS although no voter is missing."""
         machine, here = self._machine, {each.peer for each in found.replicas if each.is_voter}
         wanted, now_ns = _wanted(machine.assignment), machine.stream.turn.now
         if here <= wanted or not wanted <= here:
@@ -117,7 +118,7 @@ def _wanted(assignment: Assignment) -> set[int]:
 def _next_changes(
     machine: Machine, found: GroupStatus, node: int, silent: Container[int]
 ) -> Generator[Step, None, Changes | None]:
-    """Return the next changes of the members, [] to wait, or None if the group matches the metadata."""
+    """Return the next changes of the members, or None if the group matches the metadata; [] means to wait."""
     if is_settled(machine.assignment, found):
         return None
     wanted = _wanted(machine.assignment)

@@ -1,8 +1,8 @@
-"""The repair of damaged messages from other replicas, while the stream stays open.
+"""Repairs damaged messages from other replicas, while the stream stays open.
 
 The catalogue of a replica still lists its damaged messages (store/file/examiner), so the replica requests exactly
 those that are still in the stream. A message never changes, so a replica that is ahead or behind may also answer. A
-replica that has removed the message sends nothing; once this replica has applied the removal too, it no longer
+replica that has removed the message sends nothing; when this replica has applied the removal too, it no longer
 requests the message. A received message must have the time, size and subject that the catalogue has.
 
 When all messages of a segment have arrived, the segment is rewritten with them, as in a compaction: a new file is
@@ -98,7 +98,7 @@ def repair_steps(machine: Lacking, number: int) -> Generator[Step, None, bool]:
 
 
 def _ids_steps(machine: Lacking, store: FileStore, number: int) -> Generator[Step, None, Found]:
-    """Return the ids of a segment's removed messages that still count as duplicates on other replicas.
+    """Return those ids of removed messages of a segment that still count as duplicates on other replicas.
 
     Each id is returned as a message without payload. If a start found the damage, this replica may lack these ids.
     """
@@ -142,8 +142,8 @@ def fetch_steps(
 ) -> Generator[Step, None, Found]:
     """Return the messages `seqs` (ascending) that the replica on `node` can read and that `is_right` accepts.
 
-    With `ids`, return messages with only the ids of removed messages instead. Requests end once `size_max` bytes have
-    arrived, or if the replica does not answer.
+    With `ids`, return removed messages instead, each with only its id. No further request is sent after
+    `size_max` bytes have arrived, or if the replica does not answer.
     """
     found: Found = {}
     at, size = 0, 0

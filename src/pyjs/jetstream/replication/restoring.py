@@ -2,15 +2,15 @@
 
 A start has counted messages as lost. It may not know which ones, for example if a file is missing, or if the damaged
 bytes also recorded removals. So the copy compares the store with the state of an undamaged replica. Messages that are
-in the state but not in the store are requested from all replicas. Each segment that lacks some is rewritten with
-them, as in a compaction, and a missing segment is created. Then the store is reopened.
+in the state but not in the store are requested from all replicas. Each segment that lacks some of these messages is
+rewritten with them, as in a compaction, and a missing segment is created. Then the store is reopened.
 
-The file `.healing` in the directory of the messages is there from before the first change until the copy is complete
-and durable. As long as it is there, a start applies no entry, this replica does not lead, and nobody copies from it.
+The file `.healing` in the directory of the messages exists from before the first change until the copy is complete
+and durable. As long as it exists, a start applies no entry, this replica does not lead, and nobody copies from it.
 
 Messages after the last one of the store are copied too. They are in segments of their own, which the file `.copied`
-names. If no other replica can serve, these segments are removed before this one leads as the last resort, because the
-entries in the log add the same messages.
+names. If no other replica can serve, these segments are removed before this replica leads as the last resort, because
+the entries in the log add the same messages.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def put_back_steps(
 
     A segment does not change unless the other replicas have all its missing messages. `ids` are the sequences of
     removed messages whose ids still count but are not in the store. They are put back as messages with only an id,
-    which the end of the copy removes. `here` has the ids of removed messages that the store has. Rewritten segments
+    which the end of the copy removes. `here` has those ids of removed messages that the store has. Rewritten segments
     keep these ids. Return without closing the store if no segment lacks messages and no other replica has any of
     `ids`.
 
@@ -117,7 +117,7 @@ def _found_steps(
 ) -> Generator[Step, None, tuple[list[StoredMessage], Counter[str]]]:
     """Return the `wanted` messages from other replicas, and the number of messages that each server sent.
 
-    Requests end once `size_max` bytes have arrived. Messages are returned up to the first one that did not arrive.
+    Requests end after `size_max` bytes have arrived. Messages are returned up to the first one that did not arrive.
     With `ids`, return messages with only the ids, for all `wanted` messages whose ids have arrived.
     """
     found: dict[int, StoredMessage] = {}
@@ -138,7 +138,7 @@ def _found_steps(
 def places_steps(
     store: FileStore, damaged: Sequence[int], seqs: Sequence[int]
 ) -> Generator[Step, None, list[tuple[int, list[int]]]]:
-    """Return a list of (segment number, sequences): the segments to which the messages `seqs` belong.
+    """Return (segment number, sequences) for each segment to which some of the messages `seqs` belong.
 
     The `damaged` segments are always included. A missing segment gets a number between those of its neighbours. If
     there is no free number, its messages go to the end of the preceding segment. If there is no preceding segment
@@ -243,7 +243,7 @@ def _first_copied(store: FileStore) -> int:
 
 
 def drop_copy(store: FileStore) -> None:
-    """Remove the copied messages of a closed store that no mark covers. This may run in any thread.
+    """From a closed store, remove the copied messages that no mark covers. This may run in any thread.
 
     Raises:
         OSError: some files may be left.
@@ -262,9 +262,9 @@ def drop_copy(store: FileStore) -> None:
 
 
 def end_copy(store: FileStore) -> None:
-    """Remove the note of a copy, after a mark covers the copied messages or they were removed. Raises OSError.
+    """Remove the note of a copy. Raises OSError.
 
-    This may run in any thread.
+    Before this, a mark must cover the copied messages, or they must be removed. This may run in any thread.
     """
     disk, path = store.files.disk, f"{store.files.directory}/{COPIED}"
     if disk.exists(path):

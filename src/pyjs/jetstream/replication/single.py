@@ -1,10 +1,10 @@
-"""Conversion of a stream whose replicas were reduced to one: it continues without a group.
+"""Converts a stream whose replicas were reduced to one into a stream without a group.
 
-The leader of the group makes itself the only member (membership.py) and reports that to the metadata, which gives the
-stream the number of a group that has no log yet. When this server applies that entry, it converts the replica to a
-stream as on a single server. The new configuration is written last: after a restart before that, the server finds the
-replica and its group, and repeats the conversion. A later group of the stream has another number, so no server
-confuses its log with the old one.
+The leader of the group makes itself the only member (membership.py) and reports this to the metadata. An entry of the
+metadata then gives the stream the number of a group that has no log yet. When this server applies this entry, it
+converts the replica to a stream as on a single server. The new configuration is written last: if the server restarts
+before, it finds the replica and its group, and repeats the conversion. A later group of the stream has another
+number, so no server confuses its log with the old one.
 """
 
 from __future__ import annotations
@@ -102,7 +102,8 @@ def single_steps(machine: Machine, is_applied: Callable[[], bool], end_group: Ca
     The replica proposes nothing more, and first waits until its proposals (for example acks) are applied.
 
     Raises:
-        StoreFailed: the files of the replica cannot be written (it leads again) or read (they are not changed).
+        StoreFailed: the files of the replica cannot be written, and the replica leads again; or the files cannot be
+            read, and stay as they are.
     """
     machine.end()
     try:

@@ -323,7 +323,7 @@ class StreamMachine:
     def _listen_steps(self) -> Steps:
         """Subscribe the stream to its subjects, after the first step in which `replica.lead` opens consumers.
 
-        Other servers assume that a stream that is subscribed to its subjects has all its consumers.
+        Other servers assume that a subscribed stream has all its consumers.
         """
         yield from ()
         if self.leads:
@@ -422,7 +422,7 @@ class StreamMachine:
     def _catch_up(self, index: int, last_seq: int, *, heals: bool = False, again: bool = False) -> CatchUp:
         """Begin to copy, at least up to entry `index`; `last_seq` is the highest sequence that any message has had.
 
-        With `heals`, the replica has lost messages; with `again`, it has copied lost ones before.
+        `heals` means that the replica has lost messages, and `again` that it has copied lost messages before.
         """
         self.catch_up = CatchUp(self, index, last_seq, heals=heals, again=again)
         if self._last_copy is not None:
@@ -465,7 +465,7 @@ class StreamMachine:
         return 0 if self.catch_up is None else self.catch_up.common
 
     def readable(self) -> tuple[StreamStore | None, Stream | None]:
-        """Return the store that other replicas may read, and the open stream; either is None if not available."""
+        """Return the store that other replicas may read, and the open stream; each is None if it is not available."""
         if self.catch_up is not None:
             store = self.catch_up.store
             return (None if isinstance(store, FileStore) and store.closed else store), None
@@ -503,7 +503,7 @@ class StreamMachine:
         self._consensus.propose(self.group, _NOTE.pack(_AFRESH, last_seq))
 
     def _take_note(self, index: int, term: int, time_ns: int, payload: bytes) -> None:
-        """Apply an entry about the group: the last sequence before its log began, a note, or an empty restart.
+        """Apply an entry about the whole group: its kind is _BASE, _AFRESH, or that of a note (agreement.py).
 
         Raises:
             BadMarker: the entry has an unknown kind.
@@ -532,7 +532,7 @@ class StreamMachine:
             self._lead()
 
     def has_entries_after(self, index: int) -> bool:
-        """Return whether the log has every entry after `index`; False if the group is closed."""
+        """Return whether the log has every entry after `index`, or False if the group is closed."""
         with suppress(KeyError, RaftError):  # it was closed because of damage
             return self._consensus.status(self.group).start <= max(
                 index, 1
@@ -599,9 +599,9 @@ class StreamMachine:
     def _settle_config(self) -> None:
         """Begin to propose the configuration in the metadata, if the stream does not have it yet.
 
-        The first entry of every stream is its configuration, since replicas may have been opened with a later one.
-        After a power failure, it is proposed again, because an entry shows the other replicas whether their stores
-        agree with the log.
+        The first entry of every stream is its configuration, since replicas may have been opened with a later
+        configuration. After a power failure, the configuration is proposed again, because an entry shows the other
+        replicas whether their stores agree with the log.
         """
         steps = self.configure_steps()
         for step in steps:
@@ -635,7 +635,7 @@ class StreamMachine:
         """Wait until every entry committed before the call is applied here.
 
         Raises:
-            ApiError: this node does not lead, or can no longer prove that it does.
+            ApiError: this node does not lead, or can no longer prove that it leads.
         """
         outcome = Outcome(self.stream.turn)
         if not self.leads or not self._consensus.read_index(self.group, lambda: outcome.settle(None)):
@@ -659,7 +659,7 @@ class StreamMachine:
         return self._consensus.read_index(self.group, done)
 
     def is_confirmed(self) -> bool:
-        """Return whether this replica has had all committed entries at some time since it was opened.
+        """Return whether this replica has caught up with the committed entries since it was opened.
 
         Until this is known, each call may ask the leader. A restarted replica may lack entries for a second or two.
         """
@@ -680,7 +680,7 @@ class StreamMachine:
 
     @property
     def is_settled(self) -> bool:
-        """Whether a direct get can be answered at once; the leader applies an entry before it acknowledges it."""
+        """Whether a direct get can be answered at once. A leader applies entries before it acknowledges them."""
         return self._settling.is_idle and (self.leads or self.catch_up is not None or not self.has_tail)
 
     def settle_steps(self) -> Steps:

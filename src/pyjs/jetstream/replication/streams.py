@@ -439,7 +439,10 @@ class ReplicatedStreams:
                 self.ended.append(machine.assignment)
 
     def group_here(self, js: JetStream, name: str) -> int:
-        """Return the number of the group of a stream's replica on this server, open or not; 0 if there is none."""
+        """Return the number of the group of a stream's replica on this server, or 0 if there is no replica.
+
+        The replica need not be open.
+        """
         machine, parked = self._machines.get((js.account.name, name)), js.parked.get(name)
         if machine is not None:
             return machine.group
@@ -516,7 +519,7 @@ class ReplicatedStreams:
     def drop_steps(self, js: JetStream, assignment: Assignment) -> Steps:
         """Remove the replica of a stream and its files from this node.
 
-        If the group of the stream still has this replica as a member, it is removed later.
+        If the group of the stream still has this replica as a member, the replica is removed later.
         """
         machine = self._machines.get((js.account.name, assignment.name))
         wanted = self._metadata.state.stream(js.account.name, assignment.name)

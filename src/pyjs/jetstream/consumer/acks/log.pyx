@@ -142,7 +142,7 @@ class UnknownChange(ValueError):
 
 
 def decode(bytes delta) -> Iterator[tuple[int, ...]]:
-    """Yield each change in `delta` as a tuple of numbers: its kind, its values, and the bytes of a reason.
+    """Yield each change in `delta` as numbers: its kind, its values, and the bytes of its reason if it has one.
 
     Raises:
         UnknownChange: a newer version wrote the delta.

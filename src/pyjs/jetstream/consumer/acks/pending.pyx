@@ -1,13 +1,13 @@
-"""Deliveries that wait for an acknowledgement: found by sequence, redelivered by deadline.
+"""Deliveries that wait for an acknowledgement; they are found by sequence and redelivered by deadline.
 
 This module knows nothing of streams, subjects or sockets: it sees sequences and times.
 
-One entry per stream_seq, in a slab, found by a hash table. Every entry is in two linked lists: the list of all
-entries by sequence (first deliveries are in that order, so a new entry is the newest), and a list for its state.
-There is one list of waiting entries per step of `backoff`: its entries have equal waits and time never decreases, so
-the list is ordered by deadline without a heap, an ack takes constant time, and the next deadline is the earliest of
-the list heads. Entries with an individual deadline (nak with delay) are in a binary heap instead, since they come in
-any order.
+There is one entry per stream_seq. The entries are in a slab, and a hash table finds them. Every entry is in two
+linked lists. One list has all entries by sequence; first deliveries are in that order, so a new entry is the newest.
+The other is the list for the state of the entry. There is one list of waiting entries per step of `backoff`. All
+entries of such a list have equal waits, and time never decreases, so the list is ordered by deadline without a heap.
+An ack takes constant time, and the next deadline is the earliest of the list heads. Entries with an individual
+deadline (nak with delay) are in a binary heap instead, since they come in any order.
 
 Invariants: seq ascends from `oldest` to `newest`; count == 0 exactly if oldest == 0.
 
@@ -96,9 +96,9 @@ cdef class PendingAcks:
         self.reorder()
 
     cdef int reorder(self) except -1:
-        """Recompute the deadlines of all waiting entries, and add the entries in this order to the waiting lists.
+        """Recompute the deadlines of all waiting entries, and add the entries, by deadline, to the waiting lists.
 
-        These lists must be empty.
+        The waiting lists must be empty.
         """
         cdef SortKey* keys = <SortKey*> malloc((self.count + 1) * sizeof(SortKey))
         cdef uint32_t n = 0, i = self.oldest, k
@@ -470,9 +470,9 @@ cdef class PendingAcks:
     cdef uint32_t expire(self, int64_t now, uint32_t max_deliver) noexcept nogil:
         """Queue entries that are due at `now` for redelivery, in sequence order.
 
-        Entries delivered `max_deliver` times (0: no limit) go to the list of exhausted entries instead. Return the
-        number of all these entries, which is at most EXPIRED_MAX, or less if memory runs out. Further due entries
-        are left for the next call.
+        Entries that were delivered `max_deliver` times go to the list of exhausted entries instead; 0 means no limit.
+        Return the number of entries that were moved to either list. One call moves at most EXPIRED_MAX entries, and
+        fewer if memory runs out. The next call continues with the remaining due entries.
         """
         cdef uint32_t k, i, n = 0, where = IN_WAIT
         cdef size_t room = 0
@@ -534,7 +534,7 @@ cdef class PendingAcks:
         self.reorder()
 
     def sent_by(self, int64_t now) -> None:
-        """Lower all delivery times above `now` to `now`, and their deadlines too, after a backward step."""
+        """After the clock was set back, lower each delivery time above `now` to `now`, and adjust the deadline."""
         cdef uint32_t i = self.oldest
         cdef int64_t ahead
         cdef bint changed = False

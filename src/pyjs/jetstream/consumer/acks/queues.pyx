@@ -1,7 +1,7 @@
 """Queues that acks fill for the consumer's turn: replies to acks, and acknowledged sequences for the stream.
 
-Replies are empty messages, sent once the acks are written. The stream takes the sequences in the order of their acks,
-a limited number at a time. This module knows nothing of acks or streams.
+Replies are empty messages, which are sent after the acks were written. The stream takes the sequences in the order of
+their acks, a limited number at a time. This module knows nothing of acks or streams.
 
 Compiled, because it runs for every ack with a reply, and for every ack in an interest or workqueue stream (measured
 in benchmarks/: pull with double acks, pull with explicit acks).

@@ -1,8 +1,8 @@
 """The acknowledgement state of a consumer: the last delivery, pending deliveries, and the ack floor.
 
 Each change is added to `changes`, which is written to the state file; recovery replays it with the same code
-(replay.pyx). Invariant: every pending sequence is <= delivered_seq, and above floor_seq, unless older messages were
-delivered again after newer ones.
+(replay.pyx). Invariants: every pending sequence is <= delivered_seq. It is also above floor_seq, unless older
+messages were delivered again after newer ones.
 
 This module knows nothing of streams and advisories; the consumer notifies the stream and publishes the advisories.
 Compiled, because it runs for every delivery and every ack (measured in benchmarks/: pull with explicit acks).
@@ -124,8 +124,8 @@ cdef class AckState:
     cpdef bint ack_to(self, uint64_t seq, uint64_t cseq, bint spares=False) noexcept nogil:
         """Acknowledge all pending deliveries up to `seq`, and raise the ack floor; return whether anything changed.
 
-        If so, call `take_exhausted` next, unless `spares` is true. With `spares`, deliveries that were given up stay
-        unacknowledged, since they wait for their dead letters.
+        If the result is True, the caller must call `take_exhausted` next, unless `spares` is true. With `spares`,
+        deliveries that were given up stay unacknowledged, since they wait for their dead letters.
 
         After the redelivery of an older message, the `consumer_seq` of a later first delivery can be below the floor.
         nats-server confirms such an ack but ignores it; here it counts.
@@ -240,7 +240,10 @@ cdef class AckState:
         self.terms = {seq: reason for seq, reason in reasons if seq in self.exhausted}
 
     def dump(self, pending=None) -> dict:
-        """Return the state for `load` as JSON values; `pending`, if given, replaces the pending deliveries."""
+        """Return the state for `load` as JSON values.
+
+        If `pending` is not None, it replaces the list of the pending deliveries.
+        """
         state = {
             "delivered": [self.delivered_cseq, self.delivered_seq],
             "floor": [self.floor_cseq, self.floor_seq],

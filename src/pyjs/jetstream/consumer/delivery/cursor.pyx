@@ -1,14 +1,15 @@
 """The position of a consumer in its stream: its next message, and its num_pending.
 
-Deliveries, new messages and removals update the count; after other changes, it is counted again, in steps: `unread`
-is the number of matches up to `counted_to`, which each step advances. So the count stays exact while messages come
-and go between two steps.
+Deliveries, new messages and removals update num_pending. After other changes, the matches are counted again, in
+steps: `unread` is the number of matches up to `counted_to`, and each step advances `counted_to`. So num_pending stays
+exact while messages come and go between two steps.
 
 A consumer with `last_per_subject` first delivers, for each subject, the message that was the last one when the
-consumer was created. `Skips` holds these sequences, packed, since many consumers may have a million each: the first
-sequence, then the distance from each sequence to the next, as LEB128 (packed by store/index/last_seqs.pyx). A
-snapshot has the same bytes as base64, or an empty list. A removed message stays in the list until it is passed, but
-does not count. To find a sequence in the list, `has` begins at the last of the marks before it.
+consumer was created. `Skips` holds these sequences in packed form, since many consumers may have a million each. The
+packed form has the first sequence, then the distance from each sequence to the next, all as LEB128 numbers
+(store/index/last_seqs.pyx makes it). A snapshot has the packed form as base64, or an empty list if there are no
+skips. A removed message stays in the list until it is passed, but does not count. To find a sequence in the list,
+`has` begins at the last of the marks before it.
 
 Invariant: unread <= msgs of the stream, if the count is up to date and all removals are reported.
 
@@ -60,7 +61,7 @@ cdef bytes number_bytes(uint64_t number):
 
 
 cdef class Skips:
-    """The sequences that one consumer delivers first, each once, ascending."""
+    """The sequences of the messages that one consumer delivers first, in ascending order."""
 
     def __init__(self, bytes packed not None):
         """Begin with the first sequence. Raises ValueError if `packed` is not an ascending list."""
@@ -247,7 +248,7 @@ cdef class DeliveryCursor:
         self.advance(seq)
 
     cdef void advance(self, uint64_t seq) noexcept nogil:
-        """Move the position past `seq`, the next one."""
+        """Move the position past `seq`, which must be the sequence of the next message."""
         self.next_seq = seq + 1
         if self.skips.left:
             self.skips.advance()
@@ -255,7 +256,7 @@ cdef class DeliveryCursor:
                 self.next_seq = self.skips_end + 1
 
     cdef bint pass_removed_skips(self) noexcept nogil:
-        """Advance to the next skip that was not removed; return False if there may be another one to pass."""
+        """Advance to the next skip whose message was not removed; return False if the search must continue."""
         cdef uint32_t left = SKIPS_STEP
         if index_live(&self.catalogue.index, self.skips.place.seq) != NULL:
             return True
@@ -295,8 +296,9 @@ cdef class DeliveryCursor:
     cdef void exclude_removals(self) noexcept nogil:
         """Exclude removals that happened before the next step of the count and are not reported yet.
 
-        `dropped` ignores these removals: those in the log before `excluded` with sequences above `excluded_above`. If
-        some of them are left and later ones have been added to the log, the count begins again.
+        `dropped` ignores these removals: they are before position `excluded` of the log, and their sequences are
+        above `excluded_above`. If some of them are not reported yet and later removals have been added to the log,
+        the count begins again.
         """
         cdef uint64_t logged = self.catalogue.drops.told + self.catalogue.drops.size
         self.stale |= self.catalogue.drops.told < self.excluded < logged
@@ -336,7 +338,10 @@ cdef class DeliveryCursor:
         return self.uncounted == 0
 
     cpdef void woken(self, uint64_t seq) noexcept nogil:
-        """Skip the messages between the end of the last search and `seq` (0: unknown), since none of them matches."""
+        """Skip the messages between the end of the last search and `seq`, since none of them matches.
+
+        If `seq` is 0, the next match is unknown, and nothing is skipped.
+        """
         if seq == 0 or self.end_seq == 0 or self.end_seq + 1 != self.next_seq or self.skips.left:
             return
         if seq > self.next_seq:

@@ -26,7 +26,10 @@ cdef class Pacing:
             self.rate_bps, self.burst_at = rate_bps, 0
 
     cdef int64_t replay_due(self, int64_t ts, int64_t now) noexcept nogil:
-        """Return the time to deliver a message stored at `ts`: its original interval after the previous delivery."""
+        """Return the time at which to deliver a message that was stored at `ts`.
+
+        It is the time of the previous delivery plus the original interval between the two messages.
+        """
         if self.replay_ts == 0:
             return now
         return self.replay_at + (ts - self.replay_ts if ts > self.replay_ts else 0)

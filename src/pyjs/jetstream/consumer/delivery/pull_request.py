@@ -1,4 +1,4 @@
-"""The body of a pull request: its fields, or the status that refuses it.
+"""Decodes the body of a pull request into its fields, or finds the status that refuses the request.
 
 This module knows nothing of queues and messages. In contrast to other requests, a pull request is decoded leniently:
 unknown fields are ignored, and a body that is neither JSON nor a number requests one message.
@@ -53,7 +53,7 @@ def read_pull(body: bytes) -> PullRequest:
     """Decode the body of a pull request.
 
     Raises:
-        RefusedPull: 400, the JSON or a value in it is invalid.
+        RefusedPull: the JSON or a value in it is invalid (status 400).
     """
     body = body.strip()
     if not body:
@@ -104,7 +104,8 @@ def check_pull(request: PullRequest, config: ConsumerConfig) -> None:
     """Refuse a request that exceeds the limits of the consumer or violates its priority policy.
 
     Raises:
-        RefusedPull: 409, the status names the limit; 400, the request does not fit the priority policy.
+        RefusedPull: the request exceeds a limit, which the status names (409), or it does not fit the priority
+            policy (400).
     """
     if 0 < config.max_batch < request.batch:
         raise RefusedPull(f"409 Exceeded MaxRequestBatch of {config.max_batch}")

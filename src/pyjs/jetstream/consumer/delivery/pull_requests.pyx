@@ -1,10 +1,10 @@
 """The waiting pull requests of a consumer, and the choice of the one that gets the next message.
 
 `WaitingQueue` is served round robin: a request that got a message and wants more goes to the end, or after the others
-of its priority. `Pin` belongs to a priority group: only the pinned client is served as long as it sends requests in
-time. A pin has an id, which the client repeats in its requests, and a number, which identifies the pin in waiting
-requests. `PullRequests` skips or ends requests because of expiry, pin or priority policy. A request that ends before
-it got all its messages gets a status.
+of its priority. `Pin` belongs to a priority group: as long as the pinned client sends requests in time, no other
+client is served. A pin has an id, which the client repeats in its requests, and a number, which identifies the pin in
+waiting requests. `PullRequests` skips or ends requests because of expiry, pin or priority policy. A request that ends
+before it got all its messages gets a status.
 
 This module knows nothing of cursors and acks: the consumer passes the numbers that the priority policy needs.
 
@@ -246,8 +246,8 @@ cdef class PullRequests:
     cdef Outcome send(self, Msg* m, int64_t size, uint64_t unread, uint64_t ack_pending, int64_t now) noexcept nogil:
         """Send a message of `size` bytes to the first eligible request, and end requests that cannot be served.
 
-        `unread` is num_pending after the delivery. Return SENT, or DECLINED if the priority policy excludes all
-        requests, or NOT_TAKEN if no request is left.
+        `unread` is num_pending after the delivery. Return SENT if a request got the message, DECLINED if the priority
+        policy excludes all requests, and NOT_TAKEN if no request is left.
         """
         cdef Waiting* w
         cdef int64_t passed = 0

@@ -1,8 +1,9 @@
 """The subscribers of a push consumer, and its flow control.
 
-Flow control: after half of the window, the consumer requests a confirmation. If the window is full, it waits for the
-confirmation, which doubles the window, up to 32 MiB. States: off, open and asked. `switch` leads from off to open and
-back, `ask` from open to asked, `confirm` from asked to open. Invariant: 0 <= asked <= pending.
+After half of the window, the consumer requests a confirmation. If the window is full, the consumer waits for the
+confirmation, which doubles the window, up to 32 MiB. Flow control has the states off, open and asked: `switch`
+changes off to open, and any state to off; `ask` changes open to asked; `confirm` changes asked to open. Invariant:
+0 <= asked <= pending.
 
 This module knows nothing of messages. Compiled because it runs for every message of a push consumer (benchmarks/:
 push). Source: nats.docs "Push consumers", "Flow control"; interest, window and requests probed on nats-server 2.15.1.
@@ -74,7 +75,7 @@ cdef class PushSubject:
         self.heartbeat_ns = heartbeat_ns
 
     def update_bound(self, Account account not None, int64_t now) -> None:
-        """Set `bound`: whether a subscription has exactly the deliver subject and queue group.
+        """Set `bound` to whether a subscription has exactly the deliver subject and queue group.
 
         A subscription with a wildcard that matches the subject does not count.
         """

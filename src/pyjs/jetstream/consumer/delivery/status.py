@@ -26,7 +26,10 @@ def ended(text: bytes, messages_left: int, bytes_left: int) -> bytes:
 
 
 def read_progress(headers: bytes) -> tuple[int, int]:
-    """Return (stream_seq, consumer_seq) in the headers of an answer to flow control; 0 for a missing number."""
+    """Return (stream_seq, consumer_seq) from the headers of an answer to flow control.
+
+    A number that is missing or invalid is returned as 0.
+    """
     found = []
     for name in (b"Nats-Last-Stream:", b"Nats-Last-Consumer:"):
         text = headers.partition(name)[2].partition(b"\r\n")[0].strip()

@@ -4,9 +4,9 @@
     $JS.ACK.<domain or _>.<account hash>.<stream>.<consumer>.<the same five>[.<anything>]
 
 A delivery is a stored message whose reply subject is its ack subject: a prefix and the last five tokens. This module
-writes the line before the body; the body itself is sent from the store's memory. Only headers_only and a pin copy the
-body, to add a header. The timestamp and the pending count in an ack are for clients; this module does not read them.
-This module knows nothing of the receivers.
+writes the line before the body; the body itself is sent from the store's memory. The body is copied only for
+headers_only or a pin, which add a header. The timestamp and the pending count in an ack are for clients; this module
+does not read them. This module knows nothing of the receivers.
 
 Compiled, because it writes every delivery and reads every ack (measured in benchmarks/: pull 500, push, pull with
 explicit acks).
@@ -119,7 +119,10 @@ cdef Verb parse_verb(const char* p, size_t n) noexcept nogil:
 
 
 cdef inline char* copy_headers(char* out, Msg* m) noexcept nogil:
-    """Copy the headers without their empty last line, or begin a new block; return the position after them."""
+    """Copy the headers of `m` to `out`, without their empty last line; return the position after them.
+
+    If `m` has no headers, begin a new block.
+    """
     cdef size_t n = m.header_len - 2 if m.header_len else 10
     memcpy(out, m.body if m.header_len else <const char*> b"NATS/1.0\r\n", n)
     return out + n
@@ -204,7 +207,7 @@ cdef class DeliveryWriter:
 
 
 def parse(bytes tokens) -> tuple:
-    """Return (count, stream_seq, consumer_seq) in the last five tokens of an ack subject, or None if too few."""
+    """Return (count, stream_seq, consumer_seq) in the five `tokens` of an ack subject, or None if any is missing."""
     cdef AckToken token
     if parse_token(tokens, len(tokens), &token) < 0:
         return None
@@ -214,7 +217,7 @@ def parse(bytes tokens) -> tuple:
 def compose_tokens(deliveries) -> list:
     """Return the last five tokens of the ack subject of each delivery in `deliveries`.
 
-    All are written to one buffer, as in `write`, so each overwrites the one before.
+    All tokens are written to one buffer, as in `write`, so each delivery overwrites the tokens of the last one.
     """
     cdef TokenText t
     cdef char out[104]
