@@ -3,7 +3,7 @@
 Messages stay in their account. `publish` finds the route of the subject and delivers the message to each
 plain subscription, and to one member of each queue group, chosen at random among the members that accept it.
 
-This module knows nothing of sockets, and of JetStream only whether the account has it.
+This module knows nothing of sockets. Of JetStream it knows only whether the account has it.
 Compiled, because `publish` runs for every message (measured in benchmarks/: core publish, 1-1, 1-10).
 """
 from cpython.exc cimport PyErr_Clear
@@ -257,7 +257,8 @@ cdef class Account:
         """Call `handler` with a Request, in the turn, for each message that matches `subject`.
 
         Return the subscription. `service` is the subject at which the system account offers the handler to all
-        accounts, if it does. With `stays_here`, other servers do not send their requests to the handler.
+        accounts, or None if the handler is not offered. If `stays_here` is true, other servers do not send their
+        requests to the handler.
         """
         cdef PySink sink = PySink(self.turn, handler)
         sink.service = service

@@ -1,7 +1,7 @@
 """The deadlines of one client: for its login, and for reading its output.
 
-Texts follow nats-server 2.15: tests/conformance/scenarios/auth; slow consumers:
-tests/unit/core/test_session.py.
+Texts follow nats-server 2.15: tests/conformance/scenarios/auth for logins, and tests/unit/core/test_session.py for
+slow consumers.
 """
 
 from __future__ import annotations

@@ -129,7 +129,7 @@ cdef class Sink:
         return True
 
     def trace_refusal(self, trace, sub, bytes subject) -> None:
-        """Record in the trace of a message that `accepts` refused it."""
+        """Record in the trace of a message that `accepts` refused the message."""
 
 
 cdef class RemoteSink(Sink):

@@ -1,7 +1,7 @@
 """Latency samples of services: the durations of requests, published in the account of the service.
 
-A request is measured at random, or because it has a tracing header. Its sample is sent with the first response;
-without a response, the sample states the reason. Not compiled, since few requests are measured.
+A request is measured at random, or because it has a tracing header. Its sample is sent with the first response. If no
+response arrives, the sample states the reason. Not compiled, since few requests are measured.
 
 Source: nats.docs "Service Latency"; behaviour of nats-server 2.15.1
 (tests/conformance/test_account_exchange.py).
