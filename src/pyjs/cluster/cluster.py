@@ -369,7 +369,7 @@ class Cluster:
     # -- interest ----------------------------------------------------------------------------------------------
 
     def account_added(self, account: Account) -> None:
-        """Report the subscriptions of a new account to other servers, and apply their interest in the account."""
+        """Report the subscriptions of a new account to other servers, and apply the interest of those servers."""
         account.interest = interest = Interest(account, self._interest_changed)
         interest.awaited = self.awaited
         if interest.counts:
@@ -381,7 +381,7 @@ class Cluster:
                 self.host.turn_state.go_on(self._account_steps(route, interest))
 
     def hold_messages(self, awaited: Awaited) -> None:
-        """From now on, hold messages without a receiver in `awaited`."""
+        """From now on, let `awaited` hold the messages that have no receiver."""
         self.awaited = awaited
         for account in self.host.accounts.values():
             if isinstance(account.interest, Interest):
@@ -429,7 +429,7 @@ class Cluster:
             next(iter(self.routes.values())).wake()
 
     def tell_interest(self) -> None:
-        """Send the interest and the numbers of clients that have changed since the last call on all open routes."""
+        """Send, on all open routes, the interest and the numbers of clients that have changed since the last call."""
         self.host.turn_state.news = False
         self.headcount.tell()
         changed, self._changed = self._changed, []
@@ -528,7 +528,7 @@ class Cluster:
             self._urls_changed()
 
     def _learn(self, peer: Any) -> str:
-        """Connect to a server whose address a peer sent, unless there is a route to it; return its id.
+        """Connect to a server whose address a peer sent, unless there is a route to it; return the server's id.
 
         Raises:
             BadHello: the description of the server is invalid.
@@ -548,7 +548,7 @@ class Cluster:
         self.host.log.debug(f"{route} - all interest of the other server is known")
 
     def pong(self, route: Route, body: bytes) -> None:
-        """Handle a PONG: a heartbeat, the answer to a fence, or an answer with the time of its PING."""
+        """Handle a PONG: a heartbeat, the answer to a fence, or an answer that repeats the send time of its PING."""
         self.pulse.came(route)
         if body == FENCE and route.info is not None:
             self._passed(route.info.server_id)

@@ -161,9 +161,9 @@ class Replication:
         return self._cluster.own_routes()
 
     def hold_messages(self, is_awaited: Callable[[str, bytes], bool]) -> None:
-        """From now on, hold messages without a receiver to streams that may soon have a leader.
+        """From now on, hold each message that has no receiver, if a stream with its subject may soon have a leader.
 
-        `is_awaited(account, subject)` must return whether the subject is that of such a stream.
+        `is_awaited(account, subject)` must return whether there is such a stream.
         """
         self._cluster.hold_messages(Awaited(self._cluster.host, is_awaited))
 
@@ -194,10 +194,10 @@ class Replication:
         self.send(node, [NOTE, note])
 
     def send_request(self, node: int, note: bytes, session: Sink | None) -> bool:
-        """Send a note with a request of the client `session`, None for the server itself, to a worker.
+        """Send a worker a note with a request of the client `session`.
 
-        The worker gets it after all messages that were sent to it so far. Return False if there is no connection, or
-        the note is too large.
+        `session` is None if the request is of the server itself. The worker gets the note after all messages that
+        were sent to the worker so far. Return False if there is no connection, or the note is too large.
         """
         beside = self._connections.get(node)
         info = None if beside is None else beside.info

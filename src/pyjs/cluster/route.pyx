@@ -494,7 +494,7 @@ cdef class Route:
         self.writer.send_frame(FRAME_PING, body)
 
     def send_beat(self) -> None:
-        """Send a heartbeat: a PONG that answers no PING, since no answer is needed."""
+        """Send a heartbeat, which is a PONG without a PING, since a PONG needs no answer."""
         self.writer.send_now(FRAME_PONG, (bytes(8),))
 
     def send_batch(self, parts) -> None:

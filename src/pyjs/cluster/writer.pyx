@@ -62,7 +62,10 @@ cdef class RouteWriter:
         self.route = None
 
     cdef int send_msg(self, Msg* m, uint32_t account, Target* t) noexcept nogil:
-        """Write a message for the plain subscriptions or the queue group of `t`; return 0, or -1 if out of memory."""
+        """Write `m` for the queue group of `t`, or for the plain subscriptions if `t` has no group.
+
+        Return 0, or -1 if there is no room.
+        """
         cdef FrameHeader header
         cdef MsgFixed fixed
         cdef bint plain = t.sub.queue_id == 0
@@ -279,7 +282,7 @@ cdef class RouteWriter:
         self.out.clear()
 
     def pause(self, bint paused) -> None:
-        """Pause the output, because the transport's buffer is full, or resume it."""
+        """Pause the output if `paused` is true, since the transport's buffer is full; otherwise resume the output."""
         self.paused = paused
         self.out.unsent = self.link.pending_size()
         if not paused and self.out.queued():
