@@ -241,7 +241,10 @@ cdef class FrameReader:
         return 0
 
     cdef int take_packed(self) except -1:
-        """Continue to collect a compressed message; return PACKED when it is complete, TOO_LARGE, or NEED."""
+        """Continue to collect a compressed message.
+
+        Return PACKED if the message is complete, TOO_LARGE if it exceeds the limit, otherwise NEED.
+        """
         if len(self.packed) + min(<uint64_t> (self.end - self.at), self.left) > self.packed_max:
             self.place = FAULTED
             self.packed.clear()

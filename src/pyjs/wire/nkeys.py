@@ -1,7 +1,8 @@
 """Nkeys: Ed25519 keys, written as strings that include their kind (user, account, ...), and signatures.
 
-The text of a public key is base 32, without padding, of: kind (1 byte), key (32), CRC-16 of both (2, little endian).
-In the text of a seed, two bytes before the key have the marker of a seed (5 bits) and the kind of the key (5 bits).
+The text of a public key is the base 32 form, without padding, of three parts: the kind (1 byte), the key (32 bytes),
+and the CRC-16 of both (2 bytes, little endian). In a seed, two bytes precede the key in place of the kind; they have
+the marker of a seed (5 bits) and the kind of the key (5 bits).
 
 Source: https://docs.nats.io/running-a-nats-service/nats_admin/security/jwt and the nkeys library's README;
 tests/conformance/test_nkeys.py.
