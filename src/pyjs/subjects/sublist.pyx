@@ -5,9 +5,9 @@ cache (`routes`), a walk of the trie (`trie`) finds the subscriptions, and a rou
 the subject was looked up recently, otherwise in scratch memory that the next miss overwrites. A miss creates no
 Python object.
 
-A SUB or UNSUB of a literal subject removes this subject's route. A SUB or UNSUB with wildcards makes all routes of a
-class outdated, where the class is the first byte of the subject (all classes if the first token is a
-wildcard). Outdated routes are rebuilt at their next lookup, or dropped with their segment. Invariant: no route leads
+A SUB or UNSUB of a literal subject removes this subject's route. Subjects with the same first byte are a class. A SUB
+or UNSUB with wildcards makes all routes of its class outdated, or the routes of all classes if its first token is a
+wildcard. Outdated routes are rebuilt at their next lookup, or dropped with their segment. Invariant: no route leads
 to a removed subscription.
 
 Subjects with a unique tail (`_INBOX.id.N`, `$JS.ACK.stream.consumer.…`) share one route per prefix. If a subscription

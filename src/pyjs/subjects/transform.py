@@ -5,7 +5,7 @@ one. A trailing `>` copies the tokens matched by the source's `>`. This module k
 republishing, sources and account mappings share this module.
 
 Except for random mappings, results are cached for the last few thousand subjects: a repeated subject takes one
-lookup, a new one some microseconds. Streams without a transform do not use this module.
+lookup, and a new subject takes some microseconds. Streams without a transform do not use this module.
 
 Source: nats.docs "Subject Mapping and Partitioning", ADR-30; spellings, texts and corner cases probed on nats-server
 2.15.1 (tests/conformance/scenarios/transform).
@@ -209,7 +209,7 @@ class _Reader:
         """Return the token index of the `number`-th `*` in the source, or 0 if `number` is below one.
 
         Raises:
-            TransformError: the source has no wildcards, or fewer than `number` times `*`.
+            TransformError: the source has no wildcards, or has fewer than `number` tokens `*`.
         """
         if not self._open:
             raise _fault(_OUT_OF_RANGE, token)
@@ -291,7 +291,7 @@ class _Chance:
         self.key = b""  # if set, numbers are derived from the key instead of being random
 
     def below(self, limit: int, place: int) -> int:
-        """Return a number in [0, limit) for the random token number `place` of the destination.
+        """Return a number in [0, limit) for the `place`-th random token of the destination.
 
         If `self.key` is set, the number depends only on the key, `limit` and `place`.
         """
