@@ -63,7 +63,7 @@ def flag(fields: Map, name: str) -> bool:
 
 
 def texts(fields: Map, name: str) -> tuple[str, ...]:
-    """Return the strings in the list `name`, or () if it is missing or null.
+    """Return the strings of the list in the field `name`, or () if the field is missing or null.
 
     Raises:
         TokenFault: the value is not a list of strings.
@@ -91,7 +91,7 @@ def block(fields: Map, name: str) -> Map:
 
 
 def blocks(fields: Map, name: str) -> tuple[Map, ...]:
-    """Return the objects in the list `name`, or () if it is missing or null.
+    """Return the objects of the list in the field `name`, or () if the field is missing or null.
 
     Raises:
         TokenFault: the value is not a list of objects.
@@ -105,7 +105,7 @@ def blocks(fields: Map, name: str) -> tuple[Map, ...]:
 
 
 def numbers(fields: Map, name: str) -> dict[str, int]:
-    """Return the object in the field `name`, whose values are integers, or {} if it is missing or null.
+    """Return the object of integers in the field `name`, or {} if the field is missing or null.
 
     Raises:
         TokenFault: the value is not an object of integers.
@@ -178,6 +178,6 @@ def time_issues(head: Head, now_s: int) -> list[Issue]:
 def are_blocking(issues: list[Issue], *, times: bool) -> bool:
     """Return whether claims with these issues must be refused.
 
-    With `times`, claims that have expired or are not valid yet must be refused too.
+    If `times` is true, claims that have expired or are not valid yet must be refused too.
     """
     return any(each.blocking or (times and each.time_check) for each in issues)
