@@ -12,7 +12,7 @@ cdef enum:
 
 
 cdef class Timer:
-    """A callback with a deadline; the callback is called once unless the timer is cancelled."""
+    """A callback with a deadline; the callback is called one time, or never if the timer is cancelled before."""
 
     def __cinit__(self, Timers timers not None, deadline_ns, callback, owner):
         self.timers = timers
