@@ -39,7 +39,7 @@ class ErrorResponse(ApiAnswer):
 
 
 class Page(ApiAnswer):
-    """The base of the answers with one page of a list, which begins at `offset`."""
+    """The base of the answers that have one page of a list; the page begins at `offset`."""
 
     total: int
     offset: int
