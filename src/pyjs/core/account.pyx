@@ -126,7 +126,7 @@ cdef class Account:
         return receivers
 
     cdef int deliver_group(self, Group* g, Msg* m) noexcept nogil:
-        """Deliver to one member of the group, at this server if any member here accepts the message.
+        """Deliver to one member of the group: to one at this server if any accepts it, else to one at another server.
 
         Return the number of receivers, which is 0 or 1.
         """
@@ -216,7 +216,7 @@ cdef class Account:
         return b""
 
     cdef bint may_wait(self, Msg* m, PyObject* sink, bytes line):
-        """Hold a message without a receiver here, in case another server of the cluster has a receiver.
+        """Hold a message that has no receiver, if a receiver may soon appear in the cluster.
 
         Return whether the message is held.
         """
@@ -295,7 +295,7 @@ cdef class Account:
             self.interest_changed(sub.subject)
 
     def unsubscribe_all(self, list subs) -> None:
-        """Deliver no more messages to `subs`, and remove them, over several turns if there are many.
+        """Deliver no more messages to `subs`, and remove them; if there are many, this takes several turns.
 
         The caller must not use the list `subs` afterwards.
         """

@@ -4,8 +4,8 @@ A step yields None to continue in a later turn. To wait, it yields a `Park`: a f
 puts the chore back into `Turn.chores` as soon as the chore can continue. A parked chore uses no time.
 
 `Gates` order the chores of one stream or consumer: a chore that changes the object has exclusive access, and chores
-that only read it may run together. The chores of one connection are admitted in order, those of several connections
-in turn. Work that takes only one step need not enter the gate while no chore is inside.
+that only read it may run together. The chores of one connection are admitted in order, and connections take turns.
+Work that takes only one step need not enter the gate while no chore is inside.
 
 This module knows nothing of streams: a gate is identified by a name.
 """

@@ -1,4 +1,4 @@
-"""Closed connections, for monitoring: counters of their sessions, without their buffers."""
+"""Closed connections, for monitoring; the data of their sessions are stored without the buffers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ OWNERS_KEPT = 8  # if a piece has more owners, the next piece starts without the
 
 
 class ClosedSubscription(NamedTuple):
-    """The attributes of a Subscription at the end of its session, with the same names but without the session."""
+    """The attributes of a Subscription at the end of its session, with the same names, but without a sink."""
 
     subject: bytes
     queue: bytes

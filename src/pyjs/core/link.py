@@ -118,7 +118,7 @@ class Link:
 
     @property
     def is_traced(self) -> bool:
-        """Whether the protocol of this connection alone is logged."""
+        """Whether a trace that `start_trace` began is still running."""
         return False
 
     def start_trace(self, limits: TraceLimits) -> bool:

@@ -34,7 +34,7 @@ cdef class OutBuf:
         self.relief_at = self.pieces_len + self.len + FLUSH_AT
 
     cdef inline size_t unwritten(self) noexcept nogil:
-        """Return the bytes in this buffer plus the bytes that were still in the transport after the last write."""
+        """Return the size of this buffer plus the bytes that were left in the transport after the last write."""
         return self.pieces_len + self.len + self.unsent
 
     cdef inline bint is_behind(self, size_t waiting) noexcept nogil:

@@ -42,7 +42,7 @@ class Pings:
             self._timer.cancel()
 
     def connected(self) -> None:
-        """Use the time that the client took to send CONNECT as its round-trip time until the first PONG."""
+        """Until the first PONG, use the time that the client took to send CONNECT as its round-trip time."""
         if not self.rtt_ns:
             self.rtt_ns = max(1, self._session.turn.now - self._session.started_at_ns)
 

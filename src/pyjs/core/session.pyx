@@ -117,7 +117,7 @@ cdef class ClientSession(Sink):
             self.pings.begin()
 
     def apply_options(self) -> None:
-        """Copy the options of CONNECT that the message path needs into flags."""
+        """Set the flags for those options of CONNECT that the message path needs."""
         options = self.options
         cdef bint headers = options.headers and self.host.settings.headers
         self.set_feature(ECHO, options.echo)
@@ -502,7 +502,7 @@ cdef class ClientSession(Sink):
         self.pings.begin()
 
     def change_permissions(self, object permissions) -> None:
-        """Replace the permissions of a connected client, and remove subscriptions that they do not allow."""
+        """Replace the permissions of a connected client, and remove subscriptions that the new ones do not allow."""
         self.login.change_permissions(permissions)
 
     def take_permissions(self, object user) -> None:
@@ -598,7 +598,7 @@ cdef class ClientSession(Sink):
     # -- writing -------------------------------------------------------------------------------------------
 
     cdef int write_out(self) except -1:
-        """Write queued output to the transport: all of it, or the portion that it accepts at once."""
+        """Write queued output to the transport: all output, or as much as the transport accepts at once."""
         if self.out.portion and self.out.queued() > self.out.portion:
             self.link.write_all(self.out.take_portion())
         elif self.out.pieces_len:
@@ -639,7 +639,7 @@ cdef class ClientSession(Sink):
         return not echoed and (trace.only or self.deliver(m, t))
 
     def trace_refusal(self, trace, sub, bytes subject) -> None:
-        """Record in the trace of a message that the deny list forbids its delivery to `sub`."""
+        """Add to the trace of a message: the deny list forbids the delivery to `sub`."""
         trace.egress(self, sub, DENIED)
 
     cdef int deliver_composed(self, Msg* m, Target* t) noexcept nogil:

@@ -275,7 +275,7 @@ class Login:
             self._decide(claim, self._stay)
 
     def change_permissions(self, permissions: Permissions | None) -> None:
-        """Replace the permissions of the user, and remove subscriptions that they do not allow."""
+        """Replace the permissions of the user, and remove subscriptions that the new ones do not allow."""
         user = self._session.user
         assert user is not None
         self._session.take_permissions(self._guarded(replace(user, permissions=permissions)))

@@ -37,7 +37,7 @@ SALT = "." * 22  # for checks that only consume time
 
 @dataclass(eq=False, repr=False, frozen=True, slots=True)
 class UserToken:
-    """The claims of a user's token that the server uses. -1 means no limit."""
+    """The claims of a user's token, as far as the server uses them. -1 means no limit."""
 
     subject: str  # its public key
     issued_at: int  # seconds since the epoch
@@ -230,7 +230,7 @@ class Authenticator:
         return Claim(self.no_auth_user, free=True)
 
     def default_user(self, kind: str) -> User | None:
-        """Return the user of a client that does not log in, or None if connections of that `kind` have none."""
+        """Return the user of a client that does not log in, or None if this `kind` of client must log in."""
         user = self.no_auth_user
         if user is None or user.proxy_required:
             return None

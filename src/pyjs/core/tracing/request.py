@@ -92,7 +92,7 @@ def without_trace(block: bytes) -> bytes:
 
 
 def disabled_in_place(block: bytes) -> bytes:
-    """Return `block` for a stored message, changed so that a later delivery starts no trace."""
+    """Return `block`, changed so that a later delivery of the stored message starts no trace."""
     start = block.find(f"\r\n{DEST}:".encode())
     if start < 0:
         return without_trace(block)

@@ -316,7 +316,7 @@ class TrustedAccounts:
 
     # -- changes -----------------------------------------------------------------------------------------------
     def apply_options(self, options: Options) -> None:
-        """Apply reloaded options: apply the file's new tokens, and close clients of accounts that are not allowed."""
+        """Apply reloaded options: apply the file's new tokens, and close clients of accounts that may not connect."""
         self.options = options
         if isinstance(self.resolver, MemoryResolver):
             self.resolver = MemoryResolver(options.resolver_preload)
@@ -363,7 +363,7 @@ class TrustedAccounts:
         return account
 
     def _keys_of(self, claims: AccountClaims) -> dict[str, UserScope | None]:
-        """Return the keys that may sign users: the keys in the claims and, if the operator permits, the account's."""
+        """Return the keys that may sign users: the signing keys and, if the operator permits it, the account key."""
         keys = dict(claims.signing_keys)
         issuer = claims.head.issuer
         strict = any(
