@@ -1,6 +1,6 @@
 """The number of clients that each account has at other servers; they count towards the account's limit.
 
-At the end of a turn in which the number of clients of an account has changed, a server sends it to the other servers.
+When the number of clients of an account has changed, a server sends the number to the other servers in the same turn.
 If two clients log in at two servers at the same time, both may be accepted above the limit; each server then closes
 its newest clients, as nats-server does (tests/conformance/test_cluster_accounts.py).
 """

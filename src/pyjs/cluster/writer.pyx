@@ -148,7 +148,7 @@ cdef class RouteWriter:
         return self.bulk.add_queue(t) if self.bulk is not None and self.bulk.last == m else -1
 
     cdef void take_over(self, Msg* sent, Msg* m) noexcept nogil:
-        """Let queue groups that receive `m` be added to the frame of `sent`, which was written in place of `m`."""
+        """Allow queue groups of `m` to be added to the frame of `sent`, which was written in place of `m`."""
         if self.last == sent:
             self.last = m
         elif self.bulk is not None and self.bulk.last == sent:
