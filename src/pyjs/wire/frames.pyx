@@ -196,7 +196,7 @@ cdef class FrameReader:
     # -- payloads --------------------------------------------------------------------------------------------
 
     cdef size_t take(self, unsigned char* out) noexcept nogil:
-        """Write the part of the frame that has arrived to `out`; return its size."""
+        """Write to `out` the part of the frame that has arrived; return its size."""
         cdef size_t n = self.end - self.at
         if n > self.left:
             n = self.left
@@ -233,7 +233,7 @@ cdef class FrameReader:
             free(out)
 
     cdef int collect(self, bytearray into) except -1:
-        """Append the part of the frame that has arrived to `into`."""
+        """Append to `into` the part of the frame that has arrived."""
         cdef Py_ssize_t before = len(into)
         cdef size_t n = self.end - self.at
         PyByteArray_Resize(into, before + <Py_ssize_t> min(n, self.left))
