@@ -240,7 +240,7 @@ def first_covered(subjects):
 def first_found(subjects, bint covering):
     """Yield between steps; return the first of the valid `subjects` that overlaps with another of them, or None.
 
-    If `covering` is true, return the first subject that another subject covers instead.
+    If `covering` is true, return instead the first subject that is covered by another subject.
     """
     cdef SubjectTree tree = SubjectTree()
     cdef _Search search

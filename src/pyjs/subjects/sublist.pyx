@@ -99,7 +99,7 @@ cdef class Subscription:
 
 
 cdef void refuse_filtered(Found* found, const char* subject, size_t n, bint exact) noexcept:
-    """Remove the filtered subscriptions from `found` whose sink does not accept `subject`.
+    """Remove from `found` the filtered subscriptions whose sink does not accept `subject`.
 
     If `exact` is not set, `subject` is only a prefix: keep all subscriptions, and set `found.inexact`.
     """

@@ -1,8 +1,8 @@
 """Subject transforms: a source pattern, and a destination built from the tokens of a matching subject.
 
-A destination token is a literal, `$n` or a mapping function in double braces; `n` numbers the `*` of the source from
-one. A trailing `>` copies the tokens matched by the source's `>`. This module knows nothing of its callers: streams,
-republishing, sources and account mappings share this module.
+A destination token is a literal, `$n` or a mapping function in double braces; `n` is the number of a `*` in the
+source, from 1. A trailing `>` copies the tokens matched by the source's `>`. This module knows nothing of its
+callers: streams, republishing, sources and account mappings share this module.
 
 Except for random mappings, results are cached for the last few thousand subjects: a repeated subject takes one
 lookup, and a new subject takes some microseconds. Streams without a transform do not use this module.
@@ -151,9 +151,9 @@ def _fault(reason: str, where: str = "") -> TransformError:
 def _read(source: str, destination: str, chance: _Chance) -> tuple[list[Piece], int, bool]:
     """Parse a transform; return (pieces, tail_from, is_random).
 
-    `pieces` are the parts of the destination without a final `>`. For a final `>`, the tokens of the subject from
-    index `tail_from` on are copied; without one, `tail_from` is -1. `is_random` means that a piece uses random
-    numbers.
+    `pieces` are the parts of the destination without a final `>`. If the destination ends with `>`, the tokens of the
+    subject from index `tail_from` on are copied; otherwise `tail_from` is -1. `is_random` means that a piece uses
+    random numbers.
 
     Raises:
         TransformError: the transform is invalid.
