@@ -1,7 +1,7 @@
 """Typed readers of decoded claims, and the fields that all kinds of claims share.
 
-A missing field, like null, has the zero value of its type, as in nats-server. The size of a token limits the number
-of values.
+A field that is missing or null has the zero value of its type, as in nats-server. The size of a token limits the
+number of values.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def text(fields: Map, name: str) -> str:
-    """Return the string in the field `name`, or "" if it is missing or null.
+    """Return the string in the field `name`, or "" if the field is missing or null.
 
     Raises:
         TokenFault: the value is not a string.
@@ -35,7 +35,7 @@ def text(fields: Map, name: str) -> str:
 
 
 def number(fields: Map, name: str, default: int = 0) -> int:
-    """Return the 64-bit integer in the field `name`, or `default` if it is missing or null.
+    """Return the 64-bit integer in the field `name`, or `default` if the field is missing or null.
 
     Raises:
         TokenFault: the value is not a 64-bit integer.
@@ -49,7 +49,7 @@ def number(fields: Map, name: str, default: int = 0) -> int:
 
 
 def flag(fields: Map, name: str) -> bool:
-    """Return the bool in the field `name`, or False if it is missing or null.
+    """Return the bool in the field `name`, or False if the field is missing or null.
 
     Raises:
         TokenFault: the value is not a bool.
@@ -77,7 +77,7 @@ def texts(fields: Map, name: str) -> tuple[str, ...]:
 
 
 def block(fields: Map, name: str) -> Map:
-    """Return the object in the field `name`, or {} if it is missing or null.
+    """Return the object in the field `name`, or {} if the field is missing or null.
 
     Raises:
         TokenFault: the value is not an object.

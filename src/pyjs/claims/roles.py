@@ -39,7 +39,7 @@ class BadTemplate(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Subjects:
-    """The values of one user and account that a template may refer to."""
+    """The values to which a template may refer: those of one user and of the user's account."""
 
     user: UserClaims
     account_name: str

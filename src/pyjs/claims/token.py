@@ -74,7 +74,7 @@ def decode(text: str, *, generic: bool = False) -> Token:
     If `generic` is true, the claims may be of any kind; the algorithm in the header determines the signed bytes.
 
     Raises:
-        TokenFault: the text is too large or is not a token, or its signer may not sign tokens of its kind.
+        TokenFault: the text is too large or is not a token, or it lacks a valid signature for its kind.
     """
     if len(text) > TOKEN_SIZE_MAX:
         raise TokenFault(f"token size {len(text)} exceeds maximum of {TOKEN_SIZE_MAX} bytes: token too large")
