@@ -91,7 +91,7 @@ class Disk(Protocol):
     def check_file(self, fd: int) -> None:
         """Wait until no write to an open file is in progress.
 
-        If called after `sync_filesystem`, the file's bytes are then durable, as after `sync_file`.
+        After a call of `sync_filesystem` and this call, the file's bytes are durable, as after `sync_file`.
 
         Raises:
             OSError: a write of the file failed, and the error was not reported before.

@@ -1,4 +1,4 @@
-"""Deadlines: one heap of (time, callback), cancelled lazily and swept when most are cancelled.
+"""Deadlines: one heap of (time, callback), which also has cancelled deadlines until they are the majority.
 
 This module knows nothing of the callbacks. A node has one heap, whose `next_deadline_ns` sets one timer of the event
 loop. Compiled, because each turn asks twice for the next deadline (measured in benchmarks/: reqrep, and reqrep over a
