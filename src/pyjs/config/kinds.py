@@ -179,7 +179,7 @@ def read_lower(reading: Reading, key: Key, value: Value, target: object) -> str:
 
 
 def read_switch(key: Key, value: Value) -> bool:
-    """Read a switch: true, false, or one of the words enabled, enable, disabled and disable, in any case."""
+    """Read a switch: true, false, or one of the words enabled, enable, disabled and disable; ignore their case."""
     if isinstance(value.data, bool):
         return value.data
     words = {"enabled": True, "enable": True, "disabled": False, "disable": False}

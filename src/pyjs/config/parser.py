@@ -14,7 +14,7 @@ A variable refers to an earlier key in the enclosing maps, innermost first, or t
 text is parsed as a value of this language. Included keys are added to the including map. The path of an include
 is relative to the including file, and the included file does not see variables of that file.
 
-Source: behaviour of nats-server 2.15.1, compared in tests/unit/config/test_peer.py. In contrast to it, this parser
+Source: behaviour of nats-server 2.15.1, compared in tests/unit/config/test_peer.py. Unlike nats-server, this parser
 accepts an absolute include path, a list that ends in a number, a comma at the start of a line, and a value after a
 line end.
 """
