@@ -1,7 +1,7 @@
 """One account: its subscriptions, and the delivery of messages to them.
 
-Messages stay in their account. `publish` finds the route of the subject and delivers the message to each
-plain subscription, and to one member of each queue group, chosen at random among the members that accept it.
+Messages stay in their account. `publish` finds the route of the subject. It delivers the message to each plain
+subscription, and to one member of each queue group, chosen at random among the members that accept the message.
 
 This module knows nothing of sockets. Of JetStream it knows only whether the account has it.
 Compiled, because `publish` runs for every message (measured in benchmarks/: core publish, 1-1, 1-10).

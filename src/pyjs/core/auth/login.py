@@ -181,7 +181,7 @@ class Login:
         session.close(reason, VIOLATION)
 
     def _guarded(self, user: User) -> User:
-        """Return `user`, or a copy with fewer permissions if it is in the account of an authorization service.
+        """Return `user`, or a copy with fewer permissions if the user is in the account of an authorization service.
 
         The copy may not publish requests to that service.
         """

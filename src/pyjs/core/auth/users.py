@@ -4,9 +4,9 @@ A secret is plain or bcrypt (`$2a$…`), distinguished by its prefix as in nats-
 longer than a turn, so it is a Job. Verified pairs of secret and password are cached in memory only, as keyed hashes,
 until the users are read again.
 
-A refusal takes the same time for every kind and cost of secret, and also if the user does not exist: if any secret
-is bcrypt, each refusal does the work of the most expensive secret. This module knows nothing of the wire: the session
-passes the options of CONNECT as arguments.
+A refusal takes the same time for every kind and cost of secret, and also if the user does not exist. For this, each
+refusal does the work of the most expensive bcrypt secret, if there is one. This module knows nothing of the wire: the
+session passes the options of CONNECT as arguments.
 
 Source: nats.docs "Authentication"; tests/conformance/scenarios/auth.
 """
