@@ -184,7 +184,7 @@ class Cluster:
         return replace(info, user=dial.user, password=dial.password, purpose=dial.purpose, beside=dial.beside)
 
     def refusal(self, route: Route, info: PeerInfo) -> Refusal | None:
-        """Return the reason to refuse a route to the server that `info` describes, or None if it is allowed."""
+        """Return the reason to refuse a route to the server that `info` describes, or None to allow the route."""
         if info.server_id == self.host.server_id:
             if route.dial is not None:
                 self._mesh.is_self(route.dial)

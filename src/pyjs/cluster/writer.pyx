@@ -5,8 +5,8 @@ follows. Invariant: a message is sent after all interest that existed before it,
 deliver an answer.
 
 Large messages have a separate connection, so that small messages do not wait for them. The order of a publisher's
-messages does not change: after a large message, all messages of the publisher use that connection until the other
-side has handled them, and FRAME_AFTER makes the reader of that connection wait for earlier frames of the route.
+messages does not change. After a large message, all messages of the publisher use that connection until the other
+side has handled them. FRAME_AFTER makes the reader of that connection wait for earlier frames of the route.
 Publishers are distinguished by a few bits of their address; publishers with equal bits change connections together.
 
 Compiled, because it runs for every message to another server (measured in benchmarks/: 1-1 over a route).
