@@ -32,13 +32,13 @@ NONCE_SIZE = 11  # bytes; 15 characters in INFO
 
 
 def public_key(text: str, kind: int) -> bytes | None:
-    """Return the 32 bytes of the key in `text`, or None if it is not a key of that kind."""
+    """Return the 32 bytes of the key in `text`, or None if `text` is not a key of that kind."""
     found = _key_of_any_kind(text)
     return None if found is None or found[0] != kind else found[1:]
 
 
 def any_public_key(text: str) -> bytes | None:
-    """Return the 32 bytes of the key in `text`, or None if it is not a key of a kind that signs."""
+    """Return the 32 bytes of the key in `text`, or None if `text` is not a key of a kind that signs."""
     found = _key_of_any_kind(text)
     return None if found is None or found[0] not in SIGNING else found[1:]
 
@@ -66,7 +66,7 @@ def seed_text(seed: bytes, kind: int) -> str:
 
 
 def seed_bytes(text: str, kind: int) -> bytes | None:
-    """Return the 32 bytes of the seed in `text`, or None if it is not the seed of a key of that kind."""
+    """Return the 32 bytes of the seed in `text`, or None if `text` is not the seed of a key of that kind."""
     try:
         raw = base64.b32decode(text + "=" * (-len(text) % 8))
     except (binascii.Error, ValueError):
