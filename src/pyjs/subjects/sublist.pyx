@@ -1,9 +1,9 @@
 """The subscription list: finds the subscriptions that match a subject.
 
 This module knows nothing of sinks. A publish looks up the route of a literal subject. If the route is not in the
-cache (`routes`), a walk of the trie (`trie`) finds the subscriptions, and a route is built from them: in the cache if
-the subject was looked up recently, otherwise in scratch memory that the next miss overwrites. A miss creates no
-Python object.
+cache (`routes`), a walk of the trie (`trie`) finds the subscriptions, and a route is built from them. The route is
+stored in the cache if the subject was looked up recently, otherwise in scratch memory that the next miss overwrites.
+A miss creates no Python object.
 
 A SUB or UNSUB of a literal subject removes this subject's route. Subjects with the same first byte are a class. A SUB
 or UNSUB with wildcards makes all routes of its class outdated, or the routes of all classes if its first token is a
