@@ -48,7 +48,7 @@ cdef class Timers:
         return timer
 
     cdef int note_cancelled(self) except -1:
-        """Count a cancelled timer; remove all cancelled timers if they are more than half of a large heap."""
+        """Count a cancelled timer; remove all cancelled timers from a large heap if they are the majority there."""
         self.cancelled += 1
         if self.cancelled >= SWEEP_MIN and 2 * self.cancelled > len(self.heap):
             self.heap = [item for item in self.heap if (<Timer> item[2]).callback is not None]
