@@ -390,8 +390,8 @@ class Cluster:
     def fence(self, passed: Callable[[], None]) -> None:
         """Call `passed` when every other server has applied all interest that this server has sent so far.
 
-        The messages that another server sent before it applied the interest have arrived then, except messages on the
-        connection for large messages. A server whose route closes is no longer awaited.
+        At that time, the messages that another server sent before it applied the interest have arrived, except
+        messages on the connection for large messages. A server whose route closes is no longer awaited.
         """
         self.tell_interest()
         fence = _Fence(len(self.routes), passed)
@@ -560,7 +560,7 @@ class Cluster:
 
 
 def _purpose(route: Route, info: PeerInfo) -> str:
-    """Return the purpose that the side which opened the connection has declared for it."""
+    """Return the purpose of a connection; the side that opened the connection has declared it."""
     return info.purpose if route.dial is None else route.dial.purpose
 
 

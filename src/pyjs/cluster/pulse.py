@@ -70,7 +70,7 @@ class Pulse:
             self._beat(WAIT_NS)
 
     def _arm(self, wait_ns: int) -> None:
-        """Set the timer to the next heartbeat, or to the time at which a server becomes silent if that is earlier."""
+        """Set the timer to the next heartbeat, or to the time when a server counts as silent if that is earlier."""
         due_ns = self._beaten_ns + wait_ns
         for server_id, connection in self.connections.items():
             route = self._cluster.routes.get(server_id)

@@ -114,7 +114,7 @@ class Replication:
             self._consensus.node_heard(node)
 
     def closed(self, route: Route) -> None:
-        """Handle the end of a connection; its node is then silent, unless a newer connection has replaced it."""
+        """Handle the end of a connection; its node counts as silent, unless a newer connection exists."""
         if route.info is None:
             return
         node = number_of(route.info.server_name)
