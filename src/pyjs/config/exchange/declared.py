@@ -180,7 +180,8 @@ class Exchange:
     def export_of(self, wanted: Import) -> Export | None:
         """Return the export for the import `wanted`, or None if there is none.
 
-        An export of the same kind and subject is preferred to one of the same kind that only covers the subject.
+        This is the export of the same kind and subject. If there is none, it is the first export of the same kind
+        that covers the subject.
         """
         kind = StreamExport if isinstance(wanted, StreamImport) else ServiceExport
         exports = [each for each in self.exports if isinstance(each, kind)]
