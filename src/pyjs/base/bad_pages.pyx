@@ -1,9 +1,9 @@
 """Guarded maps of files: an unreadable page (a truncated file, or a bad sector) becomes zeros.
 
-Reading such a page raises SIGBUS, which would end the process. In a guarded map, the handler replaces the page
-with zeros and counts it. The checksum of the log record then differs, which every reader checks. The previous handler
-gets any other SIGBUS, so faulthandler still works. Guarding the first map installs the handler; the handler of a
-process without a store does not change.
+Reading such a page raises SIGBUS, which would end the process. In a guarded map, a signal handler replaces the page
+with zeros and counts it. The checksum of the log record is then wrong, and every reader checks it. The previous
+handler gets any other SIGBUS, so faulthandler still works. Guarding the first map installs the handler; a process
+without a store keeps its previous handler.
 
 This module knows nothing of the contents of maps. Compiled: a signal handler cannot run Python, and it must not slow
 down reads (benchmarks/: pull 500).

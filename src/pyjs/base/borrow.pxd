@@ -1,7 +1,7 @@
 """Plain C pointers into objects that lend their memory: bytes, maps, memoryviews.
 
-Used instead of typed memoryviews: a module with typed memoryviews takes as long to compile as three modules of
-average size, and creates six types when it is loaded.
+These pointers replace typed memoryviews, because a module with typed memoryviews takes as long to compile as three
+modules of average size, and creates six types when it is loaded.
 """
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 

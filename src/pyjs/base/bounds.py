@@ -5,7 +5,7 @@ An input value has two ranges:
 - `NUMBERS`: the range that the reader accepts, which is the range of the type in nats-server. A value outside it is
   refused with nats-server's error.
 - `TAKEN`: the range that the engine uses. In many fields, the sum of an accepted number and a time overflows a C
-  integer. So the configuration stores and shows the given value, but the engine copies `taken(field, value)`.
+  integer. So the configuration stores and shows the given value, but the engine uses `taken(field, value)`.
 
 Readers and tests/fuzz/test_border.py use the same tables: tests/support/border.py lists the kind of each field.
 

@@ -3,8 +3,8 @@
 Below `server/`, only OsDisk touches the file system. Subclasses for tests fail at the k-th call, forget unsynced
 bytes, or count calls. Every method raises the system's OSError.
 
-The caller is responsible for the order of effects: `sync_file` makes the bytes of a file durable, `sync_dir` of its
-directory makes its name durable.
+The caller is responsible for the order of effects: `sync_file` makes the bytes of a file durable, and `sync_dir`
+makes the names of the files in a directory durable.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Disk(Protocol):
         """Make the names in a directory durable (fsync)."""
 
     def open_directory(self, path: str) -> int:
-        """Return a descriptor of a directory for `sync_filesystem`, which then reports errors since this call."""
+        """Return a descriptor of a directory; `sync_filesystem` will report errors that occur after this call."""
 
     def sync_filesystem(self, fd: int) -> None:
         """Make everything on a directory's file system durable (syncfs), including the writes of other programs.
@@ -91,7 +91,7 @@ class Disk(Protocol):
     def check_file(self, fd: int) -> None:
         """Wait until no write to an open file is in progress.
 
-        If called after `sync_filesystem`, the file's bytes are then durable, as after `sync_file`.
+        After a call of `sync_filesystem` and this call, the file's bytes are durable, as after `sync_file`.
 
         Raises:
             OSError: a write of the file failed, and the error was not reported before.
@@ -173,8 +173,8 @@ def is_shortage(error: BaseException) -> bool:
 def failed_sync(error: OSError) -> OSError:
     """Return the error to raise for a sync that began and failed with `error`.
 
-    A device may fail a write for lack of memory, a network file system for lack of permission. Such an error becomes
-    EIO, since it would otherwise look as if a file could not be opened, so that nothing was lost.
+    A write may fail on a device for lack of memory, or on a network file system for lack of permission. Such an error
+    becomes EIO. Otherwise it would look as if only a file could not be opened, and nothing was lost.
     """
     if error.errno in UNOPENED:
         return OSError(errno.EIO, f"{os.strerror(errno.EIO)} ({error.strerror})")
@@ -306,7 +306,7 @@ class OsDisk(Disk):
         """Make the file's bytes durable (fdatasync).
 
         Raises:
-            OSError: the sync failed, as for `failed_sync`.
+            OSError: the sync failed; `failed_sync` made the error.
         """
         try:
             getattr(os, "fdatasync", os.fsync)(fd)
@@ -324,7 +324,7 @@ class OsDisk(Disk):
             os.close(fd)
 
     def open_directory(self, path: str) -> int:
-        """Return a descriptor of a directory for `sync_filesystem`, which then reports errors since this call."""
+        """Return a descriptor of a directory; `sync_filesystem` will report errors that occur after this call."""
         return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
     def sync_filesystem(self, fd: int) -> None:

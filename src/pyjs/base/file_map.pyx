@@ -1,7 +1,7 @@
 """Read-only maps of files whose unreadable pages become zeros, and anonymous mapped memory.
 
-Unlike a map of the mmap module, this one holds no descriptor: a store of thousands of segments maps most of them, and
-a process has few descriptors. The file may be closed, renamed and removed while it is mapped.
+Unlike a map of the mmap module, a FileMap holds no descriptor: a store of thousands of segments maps most of them,
+and a process has few descriptors. The file may be closed, renamed and removed while it is mapped.
 
 Imported lazily, with the first map, since the import installs a handler for SIGBUS. Compiled: a starting server maps
 and unmaps each segment (benchmarks/store_start.py).

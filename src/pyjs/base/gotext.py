@@ -96,7 +96,7 @@ def uptime_text(ns: int) -> str:
 
 
 def size_text(size: int) -> str:
-    """Return a size in bytes as `64.00 MB`, in powers of 1024; a size below 1024 as `17 B`."""
+    """Return a size in bytes as text such as `64.00 MB`, in powers of 1024, or `17 B` if it is below 1024."""
     if size < 1024:
         return f"{size} B"
     scaled, unit = size / 1024, 0

@@ -1,7 +1,7 @@
 """Growing C arrays.
 
-An array is a pointer, NULL at first, and `room`, the number of items for which it has memory. The owner of the array
-counts the items and frees the pointer.
+An array consists of a pointer, which is NULL at first, and of `room`, the number of items for which it has memory.
+The owner of the array counts the items and frees the pointer.
 """
 from libc.stdlib cimport realloc
 

@@ -1,4 +1,4 @@
-"""The interface of the log: it writes one line at a level. `server/` decides where the lines go."""
+"""The interface of the log, which writes lines, each with a level. `server/` decides where the lines go."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ cdef void ref_free(RefTable* t) noexcept nogil                      # free the m
 # A search starts at slot tag & mask. The caller compares the key of each hit, and continues in the slot after
 # the hit.
 cdef inline uint32_t ref_search(RefTable* t, uint32_t tag, uint32_t* at) noexcept nogil:
-    """Return the next reference with `tag` in slot `at` or later, and set `at` to its slot; 0: no more."""
+    """Return the next reference with `tag` in slot `at` or later, and set `at` to its slot; else return 0."""
     if t.slots == NULL:
         return 0
     while t.slots[at[0]].ref:

@@ -1,4 +1,4 @@
-"""Deadlines: one heap of (time, callback), cancelled lazily and swept when most are cancelled.
+"""Deadlines: one heap of (time, callback), which also has cancelled deadlines until they are the majority.
 
 This module knows nothing of the callbacks. A node has one heap, whose `next_deadline_ns` sets one timer of the event
 loop. Compiled, because each turn asks twice for the next deadline (measured in benchmarks/: reqrep, and reqrep over a
@@ -12,7 +12,7 @@ cdef enum:
 
 
 cdef class Timer:
-    """A callback with a deadline; the callback is called once unless the timer is cancelled."""
+    """A callback with a deadline; the callback is called one time, or never if the timer is cancelled before."""
 
     def __cinit__(self, Timers timers not None, deadline_ns, callback, owner):
         self.timers = timers
@@ -48,7 +48,7 @@ cdef class Timers:
         return timer
 
     cdef int note_cancelled(self) except -1:
-        """Count a cancelled timer; remove all cancelled timers if they are more than half of a large heap."""
+        """Count a cancelled timer; remove all cancelled timers from a large heap if they are the majority there."""
         self.cancelled += 1
         if self.cancelled >= SWEEP_MIN and 2 * self.cancelled > len(self.heap):
             self.heap = [item for item in self.heap if (<Timer> item[2]).callback is not None]

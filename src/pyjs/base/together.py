@@ -5,8 +5,8 @@ syncfs covers any number of files (1,000 files: 1.4 s one by one, 0.1 s together
 of a file to each descriptor that was open at the time; `sync_file` queries it (3 us). If syncfs is not supported or
 fails, each file and directory is synced separately.
 
-Used by one thread: `begin`, any number of `sync_file` and `sync_dir`, then `end`. Covers only writes made before
-`begin`.
+One thread calls `begin`, then `sync_file` and `sync_dir` any number of times, then `end`. The sync covers only writes
+that were made before `begin`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Together:
         """Make the file's bytes durable.
 
         Raises:
-            OSError: the sync failed, or an earlier write of the file.
+            OSError: the sync failed, or an earlier write of the file has failed.
         """
         if self._fd >= 0 and self._disk.shares_filesystem(self._fd, fd):
             self._disk.check_file(fd)

@@ -99,7 +99,7 @@ class AccountLimitClaims:
 
 @dataclass(frozen=True, slots=True)
 class ExternalAuthorization:
-    """The authorization callout of an account; `users` are those that the service does not check."""
+    """The authorization callout of an account; the service does not check the users in `users`."""
 
     users: tuple[str, ...] = ()
     allowed_accounts: tuple[str, ...] = ()

@@ -207,7 +207,7 @@ def export_issues(exports: tuple[Export, ...]) -> list[Issue]:
 def _covered(kind: str, subjects: list[str]) -> list[Issue]:
     """Return an issue for each subject that covers another subject.
 
-    Among more than COMPARED_MAX subjects, only equal ones are found.
+    If there are more than COMPARED_MAX subjects, only equal subjects are found.
     """
     found: dict[str, str] = {}
     if len(subjects) > COMPARED_MAX:

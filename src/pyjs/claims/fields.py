@@ -1,7 +1,7 @@
 """Typed readers of decoded claims, and the fields that all kinds of claims share.
 
-A missing field, like null, has the zero value of its type, as in nats-server. The size of a token limits the number
-of values.
+A field that is missing or null has the zero value of its type, as in nats-server. The size of a token limits the
+number of values.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def text(fields: Map, name: str) -> str:
-    """Return the string in the field `name`, or "" if it is missing or null.
+    """Return the string in the field `name`, or "" if the field is missing or null.
 
     Raises:
         TokenFault: the value is not a string.
@@ -35,7 +35,7 @@ def text(fields: Map, name: str) -> str:
 
 
 def number(fields: Map, name: str, default: int = 0) -> int:
-    """Return the 64-bit integer in the field `name`, or `default` if it is missing or null.
+    """Return the 64-bit integer in the field `name`, or `default` if the field is missing or null.
 
     Raises:
         TokenFault: the value is not a 64-bit integer.
@@ -49,7 +49,7 @@ def number(fields: Map, name: str, default: int = 0) -> int:
 
 
 def flag(fields: Map, name: str) -> bool:
-    """Return the bool in the field `name`, or False if it is missing or null.
+    """Return the bool in the field `name`, or False if the field is missing or null.
 
     Raises:
         TokenFault: the value is not a bool.
@@ -63,7 +63,7 @@ def flag(fields: Map, name: str) -> bool:
 
 
 def texts(fields: Map, name: str) -> tuple[str, ...]:
-    """Return the strings in the list `name`, or () if it is missing or null.
+    """Return the strings of the list in the field `name`, or () if the field is missing or null.
 
     Raises:
         TokenFault: the value is not a list of strings.
@@ -77,7 +77,7 @@ def texts(fields: Map, name: str) -> tuple[str, ...]:
 
 
 def block(fields: Map, name: str) -> Map:
-    """Return the object in the field `name`, or {} if it is missing or null.
+    """Return the object in the field `name`, or {} if the field is missing or null.
 
     Raises:
         TokenFault: the value is not an object.
@@ -91,7 +91,7 @@ def block(fields: Map, name: str) -> Map:
 
 
 def blocks(fields: Map, name: str) -> tuple[Map, ...]:
-    """Return the objects in the list `name`, or () if it is missing or null.
+    """Return the objects of the list in the field `name`, or () if the field is missing or null.
 
     Raises:
         TokenFault: the value is not a list of objects.
@@ -105,7 +105,7 @@ def blocks(fields: Map, name: str) -> tuple[Map, ...]:
 
 
 def numbers(fields: Map, name: str) -> dict[str, int]:
-    """Return the object in the field `name`, whose values are integers, or {} if it is missing or null.
+    """Return the object of integers in the field `name`, or {} if the field is missing or null.
 
     Raises:
         TokenFault: the value is not an object of integers.
@@ -178,6 +178,6 @@ def time_issues(head: Head, now_s: int) -> list[Issue]:
 def are_blocking(issues: list[Issue], *, times: bool) -> bool:
     """Return whether claims with these issues must be refused.
 
-    With `times`, claims that have expired or are not valid yet must be refused too.
+    If `times` is true, claims that have expired or are not valid yet must be refused too.
     """
     return any(each.blocking or (times and each.time_check) for each in issues)

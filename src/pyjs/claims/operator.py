@@ -53,7 +53,7 @@ def operator_of(token: Token) -> OperatorClaims:
 
 
 def version_parts(version: str) -> tuple[int, int, int]:
-    """Return (major, minor, update) of an asserted server version; an empty one is (0, 0, 0).
+    """Return (major, minor, update) of an asserted server version, or (0, 0, 0) if `version` is empty.
 
     Raises:
         TokenFault: `version` is not a version.

@@ -39,14 +39,14 @@ class BadTemplate(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Subjects:
-    """The values of one user and account that a template may refer to."""
+    """The values to which a template may refer: those of one user and of the user's account."""
 
     user: UserClaims
     account_name: str
     account_tags: tuple[str, ...]
 
     def values(self, operation: str) -> tuple[list[str], str | None]:
-        """Return the values of an operation such as `name()`, and the name of the tag that it refers to or None.
+        """Return the values of an operation such as `name()`, and the name of the tag to which it refers, or None.
 
         Raises:
             BadTemplate: there is no such operation.
@@ -110,7 +110,7 @@ def _filled(entries: tuple[str, ...], subjects: Subjects, *, strict: bool) -> tu
 def _expanded(entry: str, subjects: Subjects, room: int, *, strict: bool) -> list[str]:
     """Return the subjects of one entry: one for each combination of the values of its operations.
 
-    Without `strict`, a space stands for an operation without values, so that the subject is invalid.
+    If `strict` is false, a space takes the place of an operation without values, which makes the subject invalid.
 
     Raises:
         BadTemplate: an operation is unknown, or has no values and `strict` is set, or there are too many subjects.
@@ -156,7 +156,7 @@ def may_come_from(grant: Grant, address: str) -> bool:
 def known_types(types: tuple[str, ...]) -> frozenset[str] | None:
     """Return the known connection types in `types`, in upper case.
 
-    Return an empty set if `types` is empty, which allows all, and None if no type is known.
+    If `types` is empty, return an empty set, which allows all types. If no type in `types` is known, return None.
     """
     known = frozenset(each.upper() for each in types) & frozenset(CONNECTION_TYPES)
     return None if types and not known else known

@@ -58,7 +58,7 @@ def is_valid_subject(subject: str) -> bool:
 
 
 def renaming_issues(subject: str, original: str) -> list[Issue]:
-    """Return the issues in the local `subject` of an import; it must have each wildcard of `original` once."""
+    """Return the issues in an import's local `subject`; it must have each wildcard of `original` exactly once."""
     issues = subject_issues(subject)
     if not original:
         issues.append(Issue("subject cannot be empty"))

@@ -71,10 +71,10 @@ class Token:
 def decode(text: str, *, generic: bool = False) -> Token:
     """Decode the token in `text` and check its signature.
 
-    With `generic`, the claims may be of any kind; the algorithm in the header determines the signed bytes.
+    If `generic` is true, the claims may be of any kind; the algorithm in the header determines the signed bytes.
 
     Raises:
-        TokenFault: the string is too large, not a token, or not signed by an issuer that may sign its kind.
+        TokenFault: the text is too large or is not a token, or it lacks a valid signature for its kind.
     """
     if len(text) > TOKEN_SIZE_MAX:
         raise TokenFault(f"token size {len(text)} exceeds maximum of {TOKEN_SIZE_MAX} bytes: token too large")
@@ -101,9 +101,9 @@ def undecorated(text: str) -> str:
 
 
 def encode(claims: dict[str, Any], key: KeyPair, issued_at: int) -> str:
-    """Return a token with `claims`, signed with `key`; the issuer, the time and an id are set.
+    """Return a token with `claims`, signed with `key`.
 
-    `issued_at` is in seconds since the epoch.
+    The issuer, the time and the id are set here. `issued_at` is in seconds since the epoch.
     """
     body = {name: value for name, value in claims.items() if name not in ("iss", "iat", "jti")}
     body |= {"iss": key.public, "iat": issued_at}
@@ -160,7 +160,7 @@ def _algorithm_of(header: dict[str, Any]) -> str:
 
 
 def _kind_of(claims: dict[str, Any]) -> tuple[str, int, dict[str, Any]]:
-    """Return the kind and the version of `claims`, and the claims of that kind in the form of version 2."""
+    """Return the kind and the version of `claims`, and the fields for that kind in the form of version 2."""
     nats = claims.get("nats") or {}
     if not isinstance(nats, dict):
         raise TokenFault("json: cannot unmarshal the field nats, which is not an object")

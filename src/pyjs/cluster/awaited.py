@@ -1,9 +1,10 @@
-"""Messages to a subscriber that is about to return: they are held, instead of getting status 503 at once.
+"""Messages to a subscriber that is about to return: the server holds them, instead of sending status 503 at once.
 
 Only the leader of a replicated stream is subscribed to the stream's subjects. While another server takes over, which
-takes milliseconds, or 0.3 s after a crash, no server is subscribed; nor while a stream with one replica is moved. A
-message published in this time is held at its publisher's server, for up to HOLD_NS. If no subscriber takes the
-message, its publisher gets the status; for GIVEN_UP_NS, publishers to the same subject then get the status at once.
+takes milliseconds, or 0.3 s after a crash, no server is subscribed. The same is true while a stream with one replica
+is moved. A message published in this time is held at its publisher's server, for up to HOLD_NS. If no subscriber
+takes the message, its publisher gets the status. For GIVEN_UP_NS after that, publishers to the same subject get the
+status at once.
 
 nats-server sends the status at once; most client libraries then report an error to the application.
 """

@@ -1,7 +1,7 @@
 """The cluster as one server sees it: its routes, their frames, and the data received from other servers.
 
-Every server has a route to every other server. On a new route, a server first sends all its interest, in steps, and
-from then on the changes, once a turn. Servers also send each other the addresses of their peers, so one
+Every server has a route to every other server. On a new route, a server first sends all its interest, in steps. After
+that, it sends the changes, normally once a turn. Servers also send each other the addresses of their peers, so one
 configured address is enough to reach all servers.
 
 Source: nats.docs "Clustering"; visible behaviour equals nats-server 2.15.1 (tests/conformance/test_cluster.py).
@@ -184,7 +184,7 @@ class Cluster:
         return replace(info, user=dial.user, password=dial.password, purpose=dial.purpose, beside=dial.beside)
 
     def refusal(self, route: Route, info: PeerInfo) -> Refusal | None:
-        """Return the reason to refuse a route to the server `info`, or None if the route is allowed."""
+        """Return the reason to refuse a route to the server that `info` describes, or None to allow the route."""
         if info.server_id == self.host.server_id:
             if route.dial is not None:
                 self._mesh.is_self(route.dial)
@@ -231,7 +231,7 @@ class Cluster:
         return hmac.compare_digest(info.password.encode(), login.password.encode()) and same_user
 
     def connecting(self, route: Route, info: PeerInfo) -> None:
-        """Record that CONNECT was sent to the server `info`."""
+        """Record that CONNECT was sent to the server that `info` describes."""
         route.info = info
         if route.dial is not None and route.dial.purpose == MESSAGES:
             self.dials_made[info.server_id] = route
@@ -356,7 +356,7 @@ class Cluster:
         return sums
 
     def num_remote(self, account: Account) -> int:
-        """Return the number of subscriptions in an account that other servers have reported."""
+        """Return the number of subscriptions that other servers have reported for an account."""
         remotes = (route.remote.get(account.name) for route in self.routes.values())
         return sum(len(remote.subscriptions) for remote in remotes if remote is not None)
 
@@ -369,7 +369,7 @@ class Cluster:
     # -- interest ----------------------------------------------------------------------------------------------
 
     def account_added(self, account: Account) -> None:
-        """Report the subscriptions of a new account to other servers, and apply their interest in the account."""
+        """Report the subscriptions of a new account to other servers, and apply the interest of those servers."""
         account.interest = interest = Interest(account, self._interest_changed)
         interest.awaited = self.awaited
         if interest.counts:
@@ -381,7 +381,7 @@ class Cluster:
                 self.host.turn_state.go_on(self._account_steps(route, interest))
 
     def hold_messages(self, awaited: Awaited) -> None:
-        """From now on, hold messages without a receiver in `awaited`."""
+        """From now on, let `awaited` hold the messages that have no receiver."""
         self.awaited = awaited
         for account in self.host.accounts.values():
             if isinstance(account.interest, Interest):
@@ -390,8 +390,8 @@ class Cluster:
     def fence(self, passed: Callable[[], None]) -> None:
         """Call `passed` when every other server has applied all interest that this server has sent so far.
 
-        By then, all messages that the other servers sent before they applied the interest have arrived, except those
-        on the connections for large messages. A server whose route closes is no longer awaited.
+        At that time, the messages that another server sent before it applied the interest have arrived, except
+        messages on the connection for large messages. A server whose route closes is no longer awaited.
         """
         self.tell_interest()
         fence = _Fence(len(self.routes), passed)
@@ -429,7 +429,7 @@ class Cluster:
             next(iter(self.routes.values())).wake()
 
     def tell_interest(self) -> None:
-        """Send the interest and the numbers of clients that have changed since the last call on all open routes."""
+        """Send, on all open routes, the interest and the numbers of clients that have changed since the last call."""
         self.host.turn_state.news = False
         self.headcount.tell()
         changed, self._changed = self._changed, []
@@ -528,7 +528,7 @@ class Cluster:
             self._urls_changed()
 
     def _learn(self, peer: Any) -> str:
-        """Connect to a server whose address a peer sent, unless there is a route to it; return its id.
+        """Connect to a server whose address a peer sent, unless there is a route to it; return the server's id.
 
         Raises:
             BadHello: the description of the server is invalid.
@@ -548,7 +548,7 @@ class Cluster:
         self.host.log.debug(f"{route} - all interest of the other server is known")
 
     def pong(self, route: Route, body: bytes) -> None:
-        """Handle a PONG: a heartbeat, the answer to a fence, or an answer with the time of its PING."""
+        """Handle a PONG: a heartbeat, the answer to a fence, or an answer that repeats the send time of its PING."""
         self.pulse.came(route)
         if body == FENCE and route.info is not None:
             self._passed(route.info.server_id)
@@ -560,7 +560,7 @@ class Cluster:
 
 
 def _purpose(route: Route, info: PeerInfo) -> str:
-    """Return the purpose of a connection, which the side that opened it has declared."""
+    """Return the purpose of a connection; the side that opened the connection has declared it."""
     return info.purpose if route.dial is None else route.dial.purpose
 
 

@@ -1,8 +1,9 @@
 """Messages that a server forwards to the subscriptions of one subject at another server.
 
-A client that has moved from one server to another misses messages in between. The former server holds them, and
-forwards them for the subject of the client's subscription, which may have wildcards. Other subscriptions that match a
-message do not get it: those that existed when it was published have received it already.
+A client that moves from one server to another misses the messages of the time in between. The former server holds
+these messages, and forwards them for the subject of the client's subscription; this subject may have wildcards. Other
+subscriptions that match a message do not get it: those that existed when the message was published have received it
+already.
 
     forwarded = lengths account key subject reply headers payload
     lengths   = 5 * u32, little endian: those of account, key, subject, reply and headers
@@ -66,7 +67,7 @@ def decode(data: bytes) -> Forwarded:
 
 
 def deliver(accounts: Mapping[str, Account], message: Forwarded) -> None:
-    """Deliver a message from another server to the plain subscriptions of its `key`; drop it if there are none."""
+    """Deliver a message from another server to the plain subscriptions of its `key`, if there are any."""
     account = accounts.get(message.account)
     if account is None:
         return

@@ -1,8 +1,8 @@
-"""The number of clients that each account has at other servers, which the account's limit also counts.
+"""The number of clients that each account has at other servers; they count towards the account's limit.
 
-A server sends the others the number of clients of an account, once a turn if the number has changed. If two clients
-log in at two servers at the same time, both may be accepted above the limit; each server then closes its newest
-clients, as nats-server does (tests/conformance/test_cluster_accounts.py).
+When the number of clients of an account has changed, a server sends the number to the other servers in the same turn.
+If two clients log in at two servers at the same time, both may be accepted above the limit; each server then closes
+its newest clients, as nats-server does (tests/conformance/test_cluster_accounts.py).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Headcount:
-    """The numbers of clients per account that servers exchange: those to send, and the sums of those received."""
+    """The numbers of clients per account: the numbers to send, and the sums of the numbers that were received."""
 
     def __init__(self, routes: dict[str, Route]) -> None:
         self._routes = routes

@@ -1,8 +1,8 @@
 """The first lines of a route: they identify both servers, and accept or refuse the route.
 
-The listening side sends `INFO {...}`, the other side `CONNECT {...}`, then the listening side `+OK` or `-ERR
-'text'`. After +OK, both sides send frames (wire/route_frames). The first lines of a nats-server lack the
-field `pyjs_route`: this server then refuses the route, and gives the reason in its log and in an `-ERR`.
+The listening side sends `INFO {...}`, the other side answers with `CONNECT {...}`, and then the listening side sends
+`+OK` or `-ERR 'text'`. After +OK, both sides send frames (wire/route_frames). The first lines of a nats-server lack
+the field `pyjs_route`: this server then refuses the route, and gives the reason in its log and in an `-ERR`.
 """
 
 from __future__ import annotations

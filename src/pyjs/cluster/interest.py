@@ -1,7 +1,7 @@
 """The subscriptions of one account at this server, in the form that other servers need.
 
-Each subject and queue group is sent to other servers once, with the number of the group's members at this server, and
-again only when this number changes. Changes are collected: many changes of a subject in one turn cause only one
+Each subject and queue group is sent to other servers with the number of the group's members at this server. It is
+sent again only when this number changes. Changes are collected: many changes of a subject in one turn cause only one
 frame. This module does not use routes.
 """
 

@@ -1,8 +1,8 @@
 """Heartbeats between servers, by which silent servers are detected.
 
 Heartbeats have a separate connection, so that they do not wait behind messages. Each side sends one every BEAT_NS. A
-server that receives a heartbeat sends its own at once, unless it has just done so: all servers of a cluster then wake
-up at the same time, once per BEAT_NS, and idle servers use less processor time.
+server that receives a heartbeat sends its own at once, unless it has just sent one. All servers of a cluster
+therefore wake up at the same time, once per BEAT_NS, and idle servers use less processor time.
 
 A server that is silent for SILENT_NS gets no message of a queue group that another server can accept. After
 DEAD_NS its route is closed, which removes its interest. If this server itself was stopped for a while, this time
@@ -70,7 +70,7 @@ class Pulse:
             self._beat(WAIT_NS)
 
     def _arm(self, wait_ns: int) -> None:
-        """Set the timer to the next heartbeat, or earlier to the time at which a server would count as silent."""
+        """Set the timer to the next heartbeat, or to the time when a server counts as silent if that is earlier."""
         due_ns = self._beaten_ns + wait_ns
         for server_id, connection in self.connections.items():
             route = self._cluster.routes.get(server_id)

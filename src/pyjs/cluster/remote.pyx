@@ -39,7 +39,7 @@ cdef class RemoteAccount(RemoteSink):
         return self.send(m, t)
 
     cdef int send(self, Msg* m, Target* t) noexcept nogil:
-        """Send a message for a subscription, unless the other server already has it; return 1 if it is sent, or 0."""
+        """Send `m` for a subscription, unless the other server already has it; return 1 if `m` is sent, else 0."""
         if t.sub.closed or m.told == EVERYWHERE or not self.writer.is_open:
             return 0
         if m.told & self.writer.bit:

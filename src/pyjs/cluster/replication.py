@@ -90,7 +90,7 @@ class Replication:
         return self._notes
 
     def clash(self, info: PeerInfo) -> str:
-        """Return the reason why the server `info` cannot be in a cluster with this one, or "" if it can."""
+        """Return the reason why the server that `info` describes cannot be in the cluster, or "" if there is none."""
         if not info.replicates:
             return ""
         others = [route.info for route in self._cluster.routes.values() if route.info is not None]
@@ -99,7 +99,7 @@ class Replication:
         return next((why for name in sorted(names) if (why := same_number(info.server_name, name))), "")
 
     def lacks(self, info: PeerInfo) -> bool:
-        """Return whether a connection to the server `info` is needed and does not exist."""
+        """Return whether a connection to the server that `info` describes is needed and does not exist."""
         return not self._is_stopped and number_of(info.server_name) not in self._connections
 
     def opened(self, route: Route) -> None:
@@ -114,7 +114,7 @@ class Replication:
             self._consensus.node_heard(node)
 
     def closed(self, route: Route) -> None:
-        """Handle the end of a connection; its node is silent unless a newer connection has replaced this one."""
+        """Handle the end of a connection; its node counts as silent, unless a newer connection exists."""
         if route.info is None:
             return
         node = number_of(route.info.server_name)
@@ -124,7 +124,7 @@ class Replication:
                 self._consensus.node_silent(node)
 
     def connection_to(self, info: PeerInfo) -> Route | None:
-        """Return the connection to the server `info`, or None."""
+        """Return the connection to the server that `info` describes, or None if there is none."""
         return self._connections.get(number_of(info.server_name))
 
     def note_silence(self, route: Route, silent: bool) -> None:
@@ -161,9 +161,9 @@ class Replication:
         return self._cluster.own_routes()
 
     def hold_messages(self, is_awaited: Callable[[str, bytes], bool]) -> None:
-        """From now on, hold messages without a receiver to streams that may soon have a leader.
+        """From now on, hold each message that has no receiver, if a stream with its subject may soon have a leader.
 
-        `is_awaited(account, subject)` must return whether the subject is that of such a stream.
+        `is_awaited(account, subject)` must return whether there is such a stream.
         """
         self._cluster.hold_messages(Awaited(self._cluster.host, is_awaited))
 
@@ -190,14 +190,14 @@ class Replication:
         return {number_of(each.info.server_name) for each in routes if each.synced and each.info is not None}
 
     def send_note(self, node: int, note: bytes) -> None:
-        """Send a note between batches, or drop it if there is no connection."""
+        """Send a note over the connection for batches, or drop the note if there is no connection."""
         self.send(node, [NOTE, note])
 
     def send_request(self, node: int, note: bytes, session: Sink | None) -> bool:
-        """Send a note with a request of the client `session`, None for the server itself, to a worker.
+        """Send a worker a note with a request of the client `session`.
 
-        The worker gets it after all messages that were sent to it so far. Return False if there is no connection, or
-        the note is too large.
+        `session` is None if the server itself makes the request. The worker gets the note after all messages that
+        were sent to the worker so far. Return False if there is no connection, or the note is too large.
         """
         beside = self._connections.get(node)
         info = None if beside is None else beside.info
@@ -218,7 +218,7 @@ class Replication:
             raise BadHello(f"a request of another worker: {error}") from None
 
     def forward(self, info: PeerInfo, message: Forwarded) -> bool:
-        """Send a message to the server `info`, which delivers it to certain subscriptions, see `Forwarded`.
+        """Send a message to the server that `info` describes, for certain subscriptions there; see `Forwarded`.
 
         Return False if there is no connection, or the server has another version.
         """

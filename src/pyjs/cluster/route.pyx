@@ -1,10 +1,11 @@
 """One route: a connection to another server of the cluster, without its socket. Reads and writes frames.
 
-A subscription of the other server is added to the account at this server, with the RemoteAccount (remote.pyx) as its
-receiver, so publishing finds it like any other. A message is sent to each server only once, however many
-subscriptions match there: `Msg.told` has one bit for each route. For a queue group, one server is chosen, and the
-frame names the group. A message from a route is delivered only to subscriptions at this server, since every server
-has a route to every other server. The output is in writer.pyx. Long because it reads and checks every kind of frame.
+A subscription of the other server is added to the account at this server. Its receiver is the RemoteAccount
+(remote.pyx), and a publish finds it like any other subscription. A message is sent to each server only once, however
+many subscriptions match there: `Msg.told` has one bit for each route. For a queue group, one server is chosen, and
+the frame names the group. A message from a route is delivered only to subscriptions at this server, since every
+server has a route to every other server. The output is in writer.pyx. Long because it reads and checks every kind of
+frame.
 
 Compiled, because it runs for every message between servers (measured in benchmarks/: 1-1 over a route).
 """
@@ -494,7 +495,7 @@ cdef class Route:
         self.writer.send_frame(FRAME_PING, body)
 
     def send_beat(self) -> None:
-        """Send a heartbeat: a PONG that answers no PING, since no answer is needed."""
+        """Send a heartbeat, which is a PONG without a PING, since a PONG needs no answer."""
         self.writer.send_now(FRAME_PONG, (bytes(8),))
 
     def send_batch(self, parts) -> None:

@@ -5,8 +5,8 @@ follows. Invariant: a message is sent after all interest that existed before it,
 deliver an answer.
 
 Large messages have a separate connection, so that small messages do not wait for them. The order of a publisher's
-messages does not change: after a large message, all messages of the publisher use that connection until the other
-side has handled them, and FRAME_AFTER makes the reader of that connection wait for earlier frames of the route.
+messages does not change. After a large message, all messages of the publisher use that connection until the other
+side has handled them. FRAME_AFTER makes the reader of that connection wait for earlier frames of the route.
 Publishers are distinguished by a few bits of their address; publishers with equal bits change connections together.
 
 Compiled, because it runs for every message to another server (measured in benchmarks/: 1-1 over a route).
@@ -62,7 +62,10 @@ cdef class RouteWriter:
         self.route = None
 
     cdef int send_msg(self, Msg* m, uint32_t account, Target* t) noexcept nogil:
-        """Write a message for the plain subscriptions or the queue group of `t`; return 0, or -1 if out of memory."""
+        """Write `m` for the queue group of `t`, or for the plain subscriptions if `t` has no group.
+
+        Return 0, or -1 if there is no room.
+        """
         cdef FrameHeader header
         cdef MsgFixed fixed
         cdef bint plain = t.sub.queue_id == 0
@@ -145,7 +148,7 @@ cdef class RouteWriter:
         return self.bulk.add_queue(t) if self.bulk is not None and self.bulk.last == m else -1
 
     cdef void take_over(self, Msg* sent, Msg* m) noexcept nogil:
-        """Let queue groups that receive `m` be added to the frame of `sent`, which was written in place of `m`."""
+        """Allow queue groups of `m` to be added to the frame of `sent`, which was written in place of `m`."""
         if self.last == sent:
             self.last = m
         elif self.bulk is not None and self.bulk.last == sent:
@@ -279,7 +282,7 @@ cdef class RouteWriter:
         self.out.clear()
 
     def pause(self, bint paused) -> None:
-        """Pause the output, because the transport's buffer is full, or resume it."""
+        """Pause the output if `paused` is true, since the transport's buffer is full; otherwise resume the output."""
         self.paused = paused
         self.out.unsent = self.link.pending_size()
         if not paused and self.out.queued():

@@ -264,7 +264,7 @@ def _check_certificate(options: Options, place: Place) -> Iterator[Problem]:
 
 
 def _apply_credentials(options: Options, flags: Mapping[str, FlagValue], place: Place) -> Iterator[Problem]:
-    """Remove the token of the file if the flags give a user, or the user if they give a token; yield problems."""
+    """If the flags give a user, remove the file's token; if they give a token, remove the user. Yield problems."""
     single = options.authorization
     if "auth" in flags and ("user" in flags or "pass" in flags):
         yield Problem(place, "--auth and --user are given together", "use a token or a user with a password")

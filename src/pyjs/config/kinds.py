@@ -55,7 +55,7 @@ def _read_number(
 def _read_storage_size(reading: Reading, key: Key, value: Value, target: object) -> object:
     """Read a size in bytes, which may be quoted; "" is 0.
 
-    In a quoted size, the suffixes K, M, G and T mean powers of 1024; in a bare size, powers of 1000.
+    In a quoted size, the suffixes K, M, G and T mean powers of 1024. Without quotes, they mean powers of 1000.
     """
     data = value.data
     if _is_int(data):
@@ -179,7 +179,7 @@ def read_lower(reading: Reading, key: Key, value: Value, target: object) -> str:
 
 
 def read_switch(key: Key, value: Value) -> bool:
-    """Read a switch: true, false, or one of the words enabled, enable, disabled and disable, in any case."""
+    """Read a switch: true, false, or one of the words enabled, enable, disabled and disable; ignore their case."""
     if isinstance(value.data, bool):
         return value.data
     words = {"enabled": True, "enable": True, "disabled": False, "disable": False}

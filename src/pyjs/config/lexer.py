@@ -74,7 +74,7 @@ class Lexer:
     def fail(self, cause: str, fix: str, at: int | None = None) -> NoReturn:
         """Raise ConfigError for the place of index `at`, or of the next character if `at` is None.
 
-        As in nats-server, its cause begins with "Parse error:".
+        As in nats-server, the cause in the error begins with "Parse error:".
         """
         raise ConfigError.at(self.place(at), f"Parse error: {cause}", fix)
 

@@ -1,8 +1,8 @@
 """Loading of checked Options from a file, the environment and the command line.
 
-Never opens a file (`read` does) and never starts anything. The order is: the defaults, the file, the flags, then the
-checks across several options. All problems are collected, so that one run shows all of them; only a syntax
-error ends the run at once.
+This module never opens a file (`read` does that) and never starts anything. The order is: the defaults, the file, the
+flags, then the checks across several options. All problems are collected, so that one run shows all of them; only a
+syntax error ends the run at once.
 
 `reload_options` does the same for a running server; `changes` returns the differences.
 """

@@ -376,7 +376,7 @@ class ClusterOptions:
     def advertised(self) -> tuple[str, int] | None:
         """The host and port of `advertise`, or None if it is not set.
 
-        Without a port in `advertise`, the port is that of the cluster, or 0 if that is -1.
+        If `advertise` has no port, return the port of the cluster, or 0 if the port of the cluster is -1.
         """
         return advertised_address(self.advertise, max(0, self.port)) if self.advertise else None
 
@@ -492,7 +492,7 @@ class Options:
 
     @property
     def runs_jetstream(self) -> bool:
-        """Whether this process has streams. With several workers, all have streams or only the first has."""
+        """Whether this process has streams. Of several workers, either all or only the first one have streams."""
         shares = self.worker is None or self.worker.number == 1 or self.jetstream.spread_workers
         return self.jetstream.enabled and shares
 

@@ -10,12 +10,14 @@ OSError), and `environ` is a mapping of variables. This module knows nothing of 
     list    = "[" { value end } "]"
     end     = a line end, a comma, in maps also a semicolon, or the end of the map, list or file
 
-A variable refers to an earlier key in the enclosing maps, innermost first, or to an environment variable, whose
-text is parsed as a value of this language. Included keys are added to the including map. The path of an include
-is relative to the including file, and the included file does not see variables of that file.
+A variable refers to an earlier key in the enclosing maps, innermost first. If there is no such key, the variable
+refers to an environment variable, whose text is parsed as a value of this language. Included keys are added to the
+including map. The path of an include is relative to the including file, and the included file does not see variables
+of that file.
 
-Source: behaviour of nats-server 2.15.1, compared in tests/unit/config/test_peer.py. More permissive: an
-absolute include path, a list that ends in a number, a comma at the start of a line, a value after a line end.
+Source: behaviour of nats-server 2.15.1, compared in tests/unit/config/test_peer.py. Unlike nats-server, this parser
+accepts an absolute include path, a list that ends in a number, a comma at the start of a line, and a value after a
+line end.
 """
 
 from __future__ import annotations

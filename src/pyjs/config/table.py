@@ -1,10 +1,10 @@
 """Option tables: their rows, and the reader of a block of a file.
 
-This module knows nothing of single options. A row has the name of a key, the reader of its value, a line of
-documentation, the attributes that it sets on the target of the block, its check, and whether a running server can
-apply a change. Names, types and texts of the rows are also used in docs/configuration.md and for the keyword
-arguments in aio/keys.py. Keys of nats-server that have no effect in this server also have rows, which give the
-reason; such a key is refused by name, never accepted and ignored.
+This module knows nothing of single options. A row has the name of a key, the reader of its value, a check, a line of
+documentation, and the attributes that the key sets on the target of the block. It also states whether a running
+server can apply a change. Names, types and texts of the rows are also used in docs/configuration.md and for the
+keyword arguments in aio/keys.py. Keys of nats-server that have no effect in this server also have rows, which give
+the reason; such a key is refused by name, never accepted and ignored.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The `tls` block of a port: for clients, WebSocket clients or routes.
+"""The `tls` block of a port, which is for clients, for WebSocket clients or for routes.
 
 This module reads names and values; server/tls/context.py reads and checks the certificates. A list of curves and the
 system's certificate store can only be used with Go's TLS, so the keys for them are refused.

@@ -1,4 +1,4 @@
-"""Names of cipher suites and curves: IANA's, used in configuration files and /connz, and OpenSSL's.
+"""Names of cipher suites and curves: the names from IANA, for configuration files and /connz, and OpenSSL's names.
 
 Data only. Suites of TLS 1.3 are always enabled; neither Go nor OpenSSL's Python binding lets a server choose them.
 

@@ -1,7 +1,7 @@
 """The parsed contents of a configuration file: values with their places, not interpreted yet.
 
 This module knows nothing of option names. A map has its entries in the order in which they were last set, under the
-exact spelling of their keys; readers compare keys without case.
+exact spelling of their keys; readers ignore the case of keys.
 """
 
 from __future__ import annotations
@@ -90,8 +90,9 @@ _ESCAPES |= dict.fromkeys(range(0xDC80, 0xDD00), "\ufffd")  # invalid UTF-8
 def config_digest(config: ConfigMap) -> str:
     """Return `sha256:` and the digest of `config` in hex, which equals nats-server's digest.
 
-    The input of the digest is the parsed map as compact JSON, keys sorted, with a line end. Comments, order and
-    spelling of numbers do not change it; unused variables do. Source: tests/unit/config/test_peer.py.
+    The input of the digest is the parsed map as compact JSON with sorted keys, and a line end. Comments, the order of
+    keys and the spelling of numbers do not change the digest; unused variables change it. Source:
+    tests/unit/config/test_peer.py.
     """
     import hashlib  # imported lazily, since it takes 4 ms and only configuration files need it
 

@@ -1,4 +1,4 @@
-"""One account: its subscriptions, its counters, delivery to them."""
+"""One account: its subscriptions, and the delivery of messages to them."""
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 

@@ -1,9 +1,9 @@
 """One account: its subscriptions, and the delivery of messages to them.
 
-Messages stay in their account. `publish` finds the route of the subject and delivers the message to each
-plain subscription, and to one member of each queue group, chosen at random among the members that accept it.
+Messages stay in their account. `publish` finds the route of the subject. It delivers the message to each plain
+subscription, and to one member of each queue group, chosen at random among the members that accept the message.
 
-This module knows nothing of sockets, and of JetStream only whether the account has it.
+This module knows nothing of sockets. Of JetStream it knows only whether the account has it.
 Compiled, because `publish` runs for every message (measured in benchmarks/: core publish, 1-1, 1-10).
 """
 from cpython.exc cimport PyErr_Clear
@@ -126,7 +126,7 @@ cdef class Account:
         return receivers
 
     cdef int deliver_group(self, Group* g, Msg* m) noexcept nogil:
-        """Deliver to one member of the group, at this server if any member here accepts the message.
+        """Deliver to one member of the group: to one at this server if any accepts it, else to one at another server.
 
         Return the number of receivers, which is 0 or 1.
         """
@@ -216,7 +216,7 @@ cdef class Account:
         return b""
 
     cdef bint may_wait(self, Msg* m, PyObject* sink, bytes line):
-        """Hold a message without a receiver here, in case another server of the cluster has a receiver.
+        """Hold a message that has no receiver, if a receiver may soon appear in the cluster.
 
         Return whether the message is held.
         """
@@ -257,7 +257,8 @@ cdef class Account:
         """Call `handler` with a Request, in the turn, for each message that matches `subject`.
 
         Return the subscription. `service` is the subject at which the system account offers the handler to all
-        accounts, if it does. With `stays_here`, other servers do not send their requests to the handler.
+        accounts, or None if the handler is not offered. If `stays_here` is true, other servers do not send their
+        requests to the handler.
         """
         cdef PySink sink = PySink(self.turn, handler)
         sink.service = service
@@ -294,7 +295,7 @@ cdef class Account:
             self.interest_changed(sub.subject)
 
     def unsubscribe_all(self, list subs) -> None:
-        """Deliver no more messages to `subs`, and remove them, over several turns if there are many.
+        """Deliver no more messages to `subs`, and remove them; if there are many, this takes several turns.
 
         The caller must not use the list `subs` afterwards.
         """

@@ -1,11 +1,11 @@
-"""Chores: work that is too long for one turn, as an iterator of bounded steps, with its owner.
+"""Chores: work that is too long for one turn. A chore has an iterator of bounded steps, and an owner.
 
-A step yields None to continue in a later turn, or a `Park`: a function that stores the chore and puts it back
-into `Turn.chores` once it can continue. A parked chore uses no time.
+A step yields None to continue in a later turn. To wait, it yields a `Park`: a function that stores the chore, and
+puts the chore back into `Turn.chores` as soon as the chore can continue. A parked chore uses no time.
 
-`Gates` order the chores of one stream or consumer: a change has exclusive access, reports share it. The chores of
-one connection are admitted in order, those of several connections in turn. Work of a single step needs no gate if no
-chore is inside.
+`Gates` order the chores of one stream or consumer: a chore that changes the object has exclusive access, and chores
+that only read it may run together. The chores of one connection are admitted in order, and connections take turns.
+Work that takes only one step need not enter the gate while no chore is inside.
 
 This module knows nothing of streams: a gate is identified by a name.
 """
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Chore:
-    """Work in steps, and its owner."""
+    """Work that runs in steps, and its owner."""
 
     __slots__ = ("owner", "steps")
 
@@ -110,7 +110,10 @@ class Gates:
             del self._gates[name]
 
     def _let_in(self, gate: _Gate) -> None:
-        """Admit waiting chores in order, up to the first that must still wait; each continues in a later turn."""
+        """Admit waiting chores in order, up to the first that must still wait.
+
+        Each admitted chore continues in a later turn.
+        """
         while (first := gate.waiting.first()) is not None and gate.admits(first[1]):
             _, (chore, alone) = gate.waiting.take()
             gate.admit(alone)

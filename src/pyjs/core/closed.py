@@ -1,4 +1,4 @@
-"""Closed connections, for monitoring: counters of their sessions, without their buffers."""
+"""Closed connections, for monitoring; the data of their sessions are stored without the buffers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ OWNERS_KEPT = 8  # if a piece has more owners, the next piece starts without the
 
 
 class ClosedSubscription(NamedTuple):
-    """The attributes of a Subscription at the end of its session, with the same names but without the session."""
+    """The attributes of a Subscription at the end of its session, with the same names, but without a sink."""
 
     subject: bytes
     queue: bytes
@@ -69,7 +69,7 @@ class ClosedSession(NamedTuple):
 
 
 class _Piece(NamedTuple):
-    """PACKED rows as bytes, and the objects that they share with the server."""
+    """Up to PACKED rows as bytes, and the accounts and users to which the rows refer."""
 
     rows: bytes
     owners: Owners
@@ -78,8 +78,8 @@ class _Piece(NamedTuple):
 class ClosedSessions:
     """The last `most` ended sessions, as rows, oldest first; all except the newest are packed into pieces.
 
-    Unpacked objects would occupy the memory pages of the freed sessions, which could then not be returned to the
-    system.
+    If the rows were not packed, their objects would occupy parts of the memory pages of freed sessions, and these
+    pages could not be returned to the system.
     """
 
     def __init__(self, most: int) -> None:
@@ -162,7 +162,7 @@ def _session(row: Row, account: Account, user: User | None) -> ClosedSession:
 
 
 def _tls_row(tls: TlsPeer | None) -> tuple[Any, ...]:
-    """Return the fields of `tls` for monitoring, without the names of the client."""
+    """Return the fields of `tls` for monitoring, without the names in the client's certificate."""
     if tls is None:
         return ()
     chain = [(each.subject, each.spki_sha256, each.cert_sha256) for each in tls.shown.chain]

@@ -1,7 +1,7 @@
 """The deadlines of one client: for its login, and for reading its output.
 
-Texts follow nats-server 2.15: tests/conformance/scenarios/auth; slow consumers:
-tests/unit/core/test_session.py.
+Texts follow nats-server 2.15: tests/conformance/scenarios/auth for logins, and tests/unit/core/test_session.py for
+slow consumers.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Deadlines:
         self._write: Timer | None = None  # set while the transport's buffer is full
 
     def await_login(self) -> None:
-        """Close the client unless `logged_in` is called within the timeout of its listener."""
+        """Close the client unless `logged_in` is called within the authentication timeout of the client's port."""
         session = self._session
         deadline_ns = session.started_at_ns + session.host.entrance(session.peer).auth_timeout_ns
         self._login = session.host.timers.at(deadline_ns, self._login_missed, session)

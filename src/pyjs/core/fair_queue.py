@@ -40,7 +40,10 @@ class FairQueue(Generic[T]):
         self.count += 1
 
     def first(self) -> T | None:
-        """Return the item that `take` returns next, or None if the queue is empty; added items do not change it."""
+        """Return the item that `take` will return next, or None if the queue is empty.
+
+        Items that are added later do not change which item is next.
+        """
         for connections in self._accounts.values():
             return next(iter(connections.values()))[0]
         return None

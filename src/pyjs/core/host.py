@@ -72,7 +72,7 @@ class SessionEvents(ABC):
 
     @abstractmethod
     def traced(self, trace: Trace) -> None:
-        """Publish `trace`: at once or, if a stream stores the message, after the stream has written it."""
+        """Publish `trace`; if a stream stores the traced message, wait until the stream has written the message."""
 
 
 class Host(ABC):
@@ -103,7 +103,10 @@ class Host(ABC):
 
     @abstractmethod
     def info_fields(self, session: ClientSession, connected: bool) -> dict[str, object]:
-        """Return the fields of INFO for `session`; with `connected`, of the INFO that follows the first PONG."""
+        """Return the fields of an INFO line for `session`.
+
+        If `connected` is true, the line is the one that follows the first PONG.
+        """
 
     @abstractmethod
     def refusal(self, session: ClientSession) -> tuple[str, str] | None:
@@ -142,7 +145,7 @@ class Host(ABC):
 
     @abstractmethod
     def session_closed(self, session: ClientSession) -> None:
-        """Remove `session` from the node; must be called once, before its subscriptions are removed."""
+        """Remove `session` from the node; must be called exactly once, before its subscriptions are removed."""
 
     @abstractmethod
     def send_trace(self, trace: Trace) -> None:

@@ -2,7 +2,7 @@
 
 A Job owns everything that `run` reads or writes; `run` must not touch the node. Node.turn calls `finish`, so
 the effects of a job happen at a defined place in that turn. server/threads/workers.py runs jobs. The
-simulation runs each job at any later time and returns its result in any later turn.
+simulation may run a job at any later time, and may return its result in any later turn.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ def shown_reason(reason: str) -> str:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Credentials:
-    """Credentials from outside CONNECT, such as cookies; each is used if CONNECT lacks the field."""
+    """Credentials from outside CONNECT, such as cookies; each is used only if CONNECT lacks the same field."""
 
     jwt: str = ""
     user: str = ""
@@ -118,11 +118,11 @@ class Link:
 
     @property
     def is_traced(self) -> bool:
-        """Whether the protocol of this connection alone is logged."""
+        """Whether a trace that `start_trace` began is still running."""
         return False
 
     def start_trace(self, limits: TraceLimits) -> bool:
-        """Log the protocol of this connection until one of `limits`; a running trace is replaced.
+        """Log the protocol of this connection until one of `limits` is reached; a running trace is replaced.
 
         Return False if this kind of link has no trace.
         """

@@ -34,11 +34,11 @@ cdef class OutBuf:
         self.relief_at = self.pieces_len + self.len + FLUSH_AT
 
     cdef inline size_t unwritten(self) noexcept nogil:
-        """Return the number of bytes in this buffer, plus those in the transport after the last write."""
+        """Return the size of this buffer plus the bytes that were left in the transport after the last write."""
         return self.pieces_len + self.len + self.unsent
 
     cdef inline bint is_behind(self, size_t waiting) noexcept nogil:
-        """Return whether this buffer exceeds its part of BACKLOG_MAX, shared by `waiting` slow connections."""
+        """Return whether this buffer exceeds its part of BACKLOG_MAX, which `waiting` slow connections share."""
         return self.portion and waiting and self.pieces_len + self.len > BACKLOG_MAX // waiting
 
     cdef void set_limit(self, size_t limit) noexcept

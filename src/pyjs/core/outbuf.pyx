@@ -104,7 +104,7 @@ cdef class OutBuf:
         return 0
 
     cdef int add_whole(self, bytes piece) except -1:
-        """Queue the object `piece` after the buffer, without a copy; return 1 if it exceeds the limit."""
+        """Queue the object `piece` after the buffer, without a copy; return 1 if the limit would be exceeded."""
         if self.pieces_len + self.len + <size_t> len(piece) > self.limit:
             self.overflow = True
             return 1

@@ -1,7 +1,7 @@
 """The server's PINGs to one client: they measure the round-trip time and detect dead connections.
 
-Intervals follow nats-server 2.15: the first PING is sent early, at a random time; a later one only
-after an interval without input, or when the last one was sent more than RTT_EVERY_NS ago.
+Intervals follow nats-server 2.15. The first PING is sent early, at a random time. A later PING is sent only after
+an interval without input, or if the last PING was sent more than RTT_EVERY_NS ago.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Pings:
             self._timer.cancel()
 
     def connected(self) -> None:
-        """Use the time that the client took to send CONNECT as its round-trip time until the first PONG."""
+        """Until the first PONG, use the time that the client took to send CONNECT as its round-trip time."""
         if not self.rtt_ns:
             self.rtt_ns = max(1, self._session.turn.now - self._session.started_at_ns)
 

@@ -56,7 +56,7 @@ cdef bytes SYSTEM_QUEUE = b"_sys_"
 
 
 cdef inline int count_delivery(ClientSession session, Msg* m, Target* t, size_t size, size_t copied) noexcept nogil:
-    """Count a message of `size` bytes written to the output buffer, of which `copied` bytes were copied; return 1."""
+    """Count a message of `size` bytes, of which `copied` bytes were copied into the output buffer; return 1."""
     t.sub.delivered += 1
     session.out_msgs += 1
     session.out_bytes += size
@@ -117,7 +117,7 @@ cdef class ClientSession(Sink):
             self.pings.begin()
 
     def apply_options(self) -> None:
-        """Copy the options of CONNECT that the message path needs into flags."""
+        """Set the flags for those options of CONNECT that the message path needs."""
         options = self.options
         cdef bint headers = options.headers and self.host.settings.headers
         self.set_feature(ECHO, options.echo)
@@ -138,11 +138,14 @@ cdef class ClientSession(Sink):
         self.out.set_limit(settings.max_pending)
 
     def send_info(self, bint connected=False) -> None:
-        """Queue an INFO line with the current fields; with `connected`, the INFO that follows the first PONG."""
+        """Queue an INFO line with the current fields.
+
+        If `connected` is true, the line is the one that follows the first PONG.
+        """
         self.send_line(info_line(self.host.info_fields(self, connected)))
 
     def send_line(self, bytes line) -> None:
-        """Queue a protocol line, CRLF included."""
+        """Queue a protocol line; `line` must include the CRLF."""
         self.out.add(line, len(line))
         self.mark_dirty()
 
@@ -151,9 +154,10 @@ cdef class ClientSession(Sink):
         self.send_line(f"-ERR '{text}'\r\n".encode())
 
     def close(self, str reason, str error="") -> None:
-        """End the session for `reason`: send queued output and -ERR `error`, if given, and remove all subscriptions.
+        """End the session for `reason`: send queued output, and remove all subscriptions.
 
-        The queued output of a slow consumer is dropped. A session that has ended is not changed.
+        If `error` is not empty, the output ends with -ERR and this text. The queued output of a slow consumer is
+        dropped. A session that has ended is not changed.
         """
         if self.closed_reason:
             return
@@ -287,14 +291,14 @@ cdef class ClientSession(Sink):
         return left
 
     cdef int64_t relieve(self, int64_t left) except? -1:
-        """Write output in a partial turn; return `left` less the work done, or 0 if a buffer is still too full."""
+        """Write output in a partial turn; return `left` minus the work done, or 0 if a buffer is still too full."""
         cdef int64_t began = self.host.clock.now_ns()
         self.host.relieve(self.turn.now)
         left -= max(0, self.host.clock.now_ns() - began) // RELIEF_NS
         return 0 if self.turn.pressure else left
 
     def leave_input(self) -> None:
-        """Stop parsing inside a read; parsing continues in a later turn, after the login or at the end of a pause."""
+        """Stop parsing inside a read. Parsing continues in the next turn, after the login, or after a pause."""
         if self.input.stalled:
             self.stall()
         if self.input.waits & VERDICT:
@@ -341,7 +345,10 @@ cdef class ClientSession(Sink):
         return receivers
 
     cdef int publish_checked(self, Msg* m) noexcept nogil:
-        """Publish with the checks that few clients need; return the number of receivers, or -1 if it is refused."""
+        """Publish `m` with the checks that few clients need.
+
+        Return the number of receivers, or -1 if `m` is refused.
+        """
         cdef int receivers
         if self.entry == NEEDS_CONNECT:
             with gil:
@@ -495,7 +502,7 @@ cdef class ClientSession(Sink):
         self.pings.begin()
 
     def change_permissions(self, object permissions) -> None:
-        """Replace the permissions of a connected client, and remove subscriptions that they do not allow."""
+        """Replace the permissions of a connected client, and remove subscriptions that the new ones do not allow."""
         self.login.change_permissions(permissions)
 
     def take_permissions(self, object user) -> None:
@@ -591,7 +598,7 @@ cdef class ClientSession(Sink):
     # -- writing -------------------------------------------------------------------------------------------
 
     cdef int write_out(self) except -1:
-        """Write queued output to the transport: all of it, or the portion that it accepts at once."""
+        """Write queued output to the transport: all output, or as much as the transport accepts at once."""
         if self.out.portion and self.out.queued() > self.out.portion:
             self.link.write_all(self.out.take_portion())
         elif self.out.pieces_len:
@@ -632,7 +639,7 @@ cdef class ClientSession(Sink):
         return not echoed and (trace.only or self.deliver(m, t))
 
     def trace_refusal(self, trace, sub, bytes subject) -> None:
-        """Record in the trace of a message that the deny list forbids its delivery to `sub`."""
+        """Add to the trace of a message: the deny list forbids the delivery to `sub`."""
         trace.egress(self, sub, DENIED)
 
     cdef int deliver_composed(self, Msg* m, Target* t) noexcept nogil:
@@ -711,7 +718,10 @@ cdef class ClientSession(Sink):
         return self.permissions is None or self.permissions.may_receive(subject, queue)
 
     def flush_output(self) -> bool:
-        """Write queued output, or close the session if the buffer has overflowed; return True to be called again."""
+        """Write queued output, or close the session if the buffer has overflowed.
+
+        Return True if the turn must call this again, because output is left.
+        """
         self.dirty = False
         if self.used_up:
             self.retire()

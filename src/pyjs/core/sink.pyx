@@ -50,7 +50,7 @@ cdef class Turn:
         self.chores.append(Chore(steps, (None, steps)))
 
     def begin_input(self) -> None:
-        """Set the limit on work on input for this turn and for all reads until the next turn."""
+        """Set the limit for the work on input, in this turn and in all reads until the next turn."""
         self.input_left = INPUT_WORK
 
     def next_input(self):
@@ -129,7 +129,7 @@ cdef class Sink:
         return True
 
     def trace_refusal(self, trace, sub, bytes subject) -> None:
-        """Record in the trace of a message that `accepts` refused it."""
+        """Add to the trace of a message: `accepts` refused the message for `sub`."""
 
 
 cdef class RemoteSink(Sink):

@@ -1,1 +1,1 @@
-"""Streams, consumers and buckets that a configuration file declares: reading, comparison, application."""
+"""Streams, consumers and buckets that a configuration file declares: they are read, compared and applied here."""

@@ -1,8 +1,8 @@
 """The requests to the JetStream API by which assets are looked up and applied.
 
 The generators yield lists of requests, and receive the answers in the same order; None stands for a missing answer.
-An empty list yields to other work. The server sends the requests to itself (server/declaring), `pyjs-server plan`
-through a connection.
+They yield an empty list to let other work run. The server sends the requests to itself (server/declaring), and
+`pyjs-server plan` sends them through a connection.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def _in_steps(steps: Generator[None, None, Result]) -> Exchange[Result]:
 
 
 def _take_stream(info: dict[str, Any], stored: Stored) -> None:
-    """Add a stream of a list to `stored`; a stream with unknown options is unavailable.
+    """Add a listed stream to `stored`; a stream with unknown options counts as unavailable.
 
     Raises:
         InvalidAnswer: a field is missing or invalid.
@@ -140,7 +140,7 @@ def _take_stream(info: dict[str, Any], stored: Stored) -> None:
 
 
 def _look_at_consumers(assets: AccountAssets, stored: Stored) -> Exchange[None]:
-    """Look up the consumers of some stored streams: the file declares consumers of them, or new consumer limits.
+    """Look up the consumers of each stored stream for which the file declares consumers or new consumer limits.
 
     If the consumers of a stream cannot be listed, the stream is recorded as unavailable.
 
@@ -168,7 +168,7 @@ def _look_at_consumers(assets: AccountAssets, stored: Stored) -> Exchange[None]:
 
 
 def _take_consumer(stream: str, found: dict[str, ConsumerConfig], info: dict[str, Any]) -> None:
-    """Add a consumer of a list to `found`.
+    """Add a listed consumer to `found`.
 
     Raises:
         InvalidAnswer: a field is missing or invalid.

@@ -1,6 +1,7 @@
 """Differences between a stored and a declared configuration, and the messages that an update would remove.
 
-Source: the options are those of pyjs.jetstream.config; for removals, jetstream/manage/streams.py (`update`).
+Source: the options are those of pyjs.jetstream.config; the removals are those of `update` in
+jetstream/manage/streams.py.
 """
 
 from __future__ import annotations
@@ -143,7 +144,7 @@ def _subject_loss(old: StreamConfig, new: StreamConfig, messages: int, subjects:
 
 
 def consumer_loss(stream: StreamConfig, old: ConsumerConfig, new: ConsumerConfig, messages: int) -> str:
-    """Return the reason why an update of a consumer would remove messages of its stream, or ""."""
+    """Return the reason why an update of a consumer would remove messages of its stream, or "" if it removes none."""
     if stream.retention != INTEREST or not messages or old.filters == new.filters:
         return ""
     return "other filters remove messages of a stream with retention interest that no consumer needs"

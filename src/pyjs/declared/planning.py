@@ -1,8 +1,9 @@
 """The plan for one account: an action for each declared asset, and the order of the actions.
 
-A pure function of the declared and the stored assets: the server applies the plan that `pyjs-server plan` shows. A
-plan never deletes. Its actions have waves. The actions of a wave may run at the same time, after those of earlier
-waves: a stream waits for its origins and for subjects that another stream gives up, a consumer waits for its stream.
+A plan depends only on the declared and the stored assets, so the server applies the plan that `pyjs-server plan`
+shows. A plan never deletes an asset. Its actions are divided into waves. The actions of a wave may run at the same
+time, after the actions of all earlier waves: a stream waits for its origins and for subjects that another stream
+gives up, and a consumer waits for its stream.
 
 Limits that only the server knows at the time of a request, such as free space for reserved bytes, are not checked.
 """
@@ -184,7 +185,7 @@ class _Planner:
     def _check_room(self, config: StreamConfig, before: int) -> None:
         """Reserve `max_bytes` of a stream, of which `before` bytes are already reserved.
 
-        In a cluster, nothing is checked, since a server does not know the room on the others.
+        In a cluster, nothing is checked, since a server does not know the room on the other servers.
 
         Raises:
             ApiError: the account or the server lacks room.
@@ -226,7 +227,7 @@ class _Planner:
         return None if there is None else there.config
 
     def _check_count(self) -> None:
-        """Count one more stream, or raise ApiError if the account has as many as it may have."""
+        """Count one more stream, or raise ApiError if the account already has the maximum number of streams."""
         limits = self._assets.limits
         if 0 < limits.max_streams <= self._count:
             raise errcodes.MAXIMUM_STREAMS_LIMIT.error()
@@ -409,7 +410,7 @@ class _Planner:
         known.put(wanted.durable_name, wanted)
 
     def _check_consumer_count(self, stream: StreamConfig) -> None:
-        """Count one more consumer of a stream, or raise ApiError if it has as many as it may have."""
+        """Count one more consumer of a stream, or raise ApiError if the stream already has the maximum number."""
         count, assets = self._consumer_counts.get(stream.name, 0), self._assets
         limits = (
             stream.max_consumers,

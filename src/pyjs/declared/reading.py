@@ -176,7 +176,7 @@ class _AccountReader:
                 self._assets.streams[config.name] = StreamAsset(kind, name, config, entry.place, allowed)
 
     def _without_loss(self, entries: ConfigMap) -> tuple[ConfigMap, bool]:
-        """Return the entries without `allow_data_loss`, and the value of that entry or False."""
+        """Return the entries without `allow_data_loss`, and the value of `allow_data_loss`; False is its default."""
         rest, allowed = ConfigMap(), False
         for entry in entries.values():
             if entry.key.lower() != LOSS:
@@ -269,7 +269,7 @@ def consumer_limits(assets: AccountAssets) -> consumer_rules.ConsumerLimits:
 
 
 def first_taker(config: StreamConfig, others: Iterator[StreamConfig]) -> str:
-    """Return the name of the first other stream whose subjects overlap with those of `config`, or "" without one."""
+    """Return the name of the first of `others` whose subjects overlap with those of `config`, or "" if none do."""
     tree = SubjectTree()
     for subject in config.subjects:
         tree.add(subject, config.name)

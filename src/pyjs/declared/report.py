@@ -79,7 +79,7 @@ def is_done(plans: Iterable[Plan]) -> bool:
 def outcome_lines(account: str, outcomes: list[Outcome]) -> Iterator[tuple[bool, str]]:
     """Yield (whether it is an error, text) for each line of the log about a plan that was carried out.
 
-    An asset that stays as it was has no line. After LINES_MAX lines, one more line has the number of the others.
+    An asset that stays as it was has no line. After LINES_MAX lines, one more line has the number of omitted lines.
     """
     count = 0
     for outcome in outcomes:

@@ -1,8 +1,8 @@
 """Values of a configuration file as the JSON of an API request.
 
-The fields and their kinds are declared in pyjs.jetstream.config. This module adds the features of the
-file's language: durations with units, a single string in place of a list, keys in any case. The models of pyjs.models
-then check the values. Every error has the place of the value.
+The fields and their kinds are declared in pyjs.jetstream.config. This module adds the features of the file's
+language: durations with units, a single string in place of a list, and keys in upper or lower case. The models of
+pyjs.models then check the values. Every error has the place of the value.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Reader:
         return given
 
     def _read(self, value: Value, kind: Kind, path: Path) -> Any:
-        """Return a value as JSON. A value of a wrong kind is returned unchanged, for the model to refuse."""
+        """Return a value as JSON. A value of a wrong kind is returned unchanged, and the model will refuse it."""
         self._values[path] = value
         data = value.data
         if kind.name == "list" and kind.item is not None:

@@ -1,7 +1,7 @@
 """Pydantic models of the configuration, of API requests and answers, and of monitoring pages.
 
 `ServerOptions` configure a server (`pyjs.aio.Server(options)`). `StreamConfig`, `ConsumerConfig` and the requests are
-bodies of requests to the JetStream API: `to_json()` returns those of their fields that were set. `parse_answer`,
+bodies of requests to the JetStream API: `to_json()` returns the fields that were set. `parse_answer`,
 `parse_advisory`, `Jsz.parse` and similar functions parse answers of pyjs-server and nats-server. docs/embedding.md
 has examples.
 

@@ -147,7 +147,7 @@ class StreamLeader(StreamQuorumLost):
 
 
 class ConsumerQuorumLost(StreamQuorumLost):
-    """The advisory that a consumer has lost its quorum, because its stream has."""
+    """The advisory that a consumer has lost its quorum, because its stream has lost the quorum."""
 
     consumer: str
 

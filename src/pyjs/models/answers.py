@@ -2,8 +2,8 @@
 
 `parse_answer` returns the model that belongs to the `type` of an answer, or an ErrorResponse for a refusal.
 
-Source: nats.docs "JetStream wire API Reference"; the recordings of nats-server in tests/conformance/recorded, all of
-whose fields are in these models (tests/unit/models/test_answers.py).
+Source: nats.docs "JetStream wire API Reference"; the recordings of nats-server in tests/conformance/recorded. Every
+field of the recordings is in these models (tests/unit/models/test_answers.py).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class ErrorResponse(ApiAnswer):
 
 
 class Page(ApiAnswer):
-    """The base of the answers with one page of a list, which begins at `offset`."""
+    """The base of the answers that have one page of a list; the page begins at `offset`."""
 
     total: int
     offset: int

@@ -87,7 +87,7 @@ class AccountDetail(JetStreamStats):
 
 
 class Scrub(Answer):
-    """The background check of stored files; only in this server."""
+    """The background check of stored files, which only this server has."""
 
     rate: int = Field(description="Bytes a second.")
     passes: int

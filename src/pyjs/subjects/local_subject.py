@@ -1,7 +1,7 @@
 """The subject of an import in the importing account, and the transforms between it and the exporter's subject.
 
 An import may only rename subjects in a way that can be reversed: its local subject has each `*` of the exporter's
-subject once, as `$n` or `{{wildcard(n)}}`. This module knows nothing of accounts.
+subject exactly once, as `$n` or `{{wildcard(n)}}`. This module knows nothing of accounts.
 
 Source: nats.docs "Accounts"; nats-server 2.15.1.
 """

@@ -1,7 +1,7 @@
 """Subject mappings: the first entry that matches a published subject maps it to another subject.
 
-An entry has weighted destinations. If the weights sum to less than 100 percent, the rest of the messages keep the
-published subject, or are dropped if that subject is itself a destination.
+An entry has weighted destinations. If the weights sum to less than 100 percent, the remaining messages keep the
+published subject. However, they are dropped if that subject is itself a destination.
 
 Source: nats.docs "Subject Mapping and Partitioning"; nats-server 2.15.1. Compiled: `select` runs for every publish in
 an account with mappings (benchmarks/: core publish in an account with mappings).

@@ -1,9 +1,10 @@
 """Overlap of subjects: a trie of the tokens of many subjects with wildcards.
 
-Two subjects overlap if some literal subject matches both. A search visits only branches that can match its subject,
-usually as many as the subject has tokens, and more if wildcards match many branches. A search yields after some work,
-so that the caller can continue it later. A subject can have a hundred thousand tokens; those that it shares with no
-other subject are stored as one list, and become branches only when a search or another subject reaches them.
+Two subjects overlap if some literal subject matches both. A search visits only branches that can match its subject.
+These are usually as many as the subject has tokens, but more if wildcards match many branches. A search yields after
+some work, so that the caller can continue it later. A subject can have a hundred thousand tokens; the tokens that it
+shares with no other subject are stored as one list, and become branches only when a search or another subject
+reaches them.
 
 This module knows nothing of streams: the owner of a subject is any value. Compiled: a request may have a hundred
 thousand subjects (benchmarks/hostile.py: subjects, filters).
@@ -239,7 +240,7 @@ def first_covered(subjects):
 def first_found(subjects, bint covering):
     """Yield between steps; return the first of the valid `subjects` that overlaps with another of them, or None.
 
-    With `covering`, return the first one that another subject covers.
+    If `covering` is true, return instead the first subject that is covered by another subject.
     """
     cdef SubjectTree tree = SubjectTree()
     cdef _Search search

@@ -120,7 +120,7 @@ cdef class Rewrite:
         return out
 
     def subject(self, bytes subject):
-        """Return the destination for `subject`, or None if it does not match the source or if out of memory.
+        """Return the destination for `subject`, or None if the source does not match it or memory runs out.
 
         `subject` may have wildcards unless the destination has a mapping function.
         """

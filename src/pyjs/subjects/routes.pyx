@@ -11,8 +11,8 @@ older than the last `expire`, so that an idle server frees memory.
 A subject is cached when it is looked up a second time: `doors` has fingerprints of recent subjects that were not
 cached. A subject with a single publish thus takes no memory.
 
-Each list has a salt in the hash, which separates its subjects from those of other lists. A trie fills a route with
-the subscriptions it has found; of lists, this module uses only the generations.
+Each list has a salt, which is a part of its hashes and separates its subjects from those of other lists. A route has
+the subscriptions that a walk of the trie has found. Of a list, this module uses only the generations.
 
 Compiled, because it runs for every message (measured in benchmarks/: core publish, 1-1, 150,000 distinct subjects).
 """
@@ -94,7 +94,7 @@ cdef size_t write_head(char* out, const char* subject, size_t n, SubState* sub) 
 
 
 cdef inline Target* member_place(Group* group, uint32_t size, bint here) noexcept nogil:
-    """Take the place in `targets` for the next member of `group`, which has `size` members.
+    """Take the place in `targets` for the next member of `group`, which will have `size` members.
 
     Local members (`here`) fill `targets` from the start, all others from the end.
     """
@@ -191,7 +191,7 @@ cdef class RouteCache:
         return at
 
     cdef void unregister(self, uint32_t list_id) noexcept:
-        """Unregister a list; `trim` drops its routes when it empties their segments."""
+        """Unregister a list; its routes are dropped when `trim` empties the segments that have them."""
         self.lists[list_id].generations = NULL
         if self.lists[list_id].n_routes == 0:
             self.lists[list_id].next_free = self.free_id
@@ -378,7 +378,7 @@ cdef class RouteCache:
     cdef void look_again(self, Route* r, bint full) noexcept nogil:
         """Move `r` to the newest segment if it was used recently and is not outdated; otherwise drop it.
 
-        With `full`, also drop one in four of the used routes.
+        If `full` is true, also drop one in four of the used routes.
         """
         cdef uint32_t* generations = self.lists[r.list_id].generations
         cdef Route* copy = NULL

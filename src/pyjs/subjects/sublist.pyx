@@ -1,13 +1,13 @@
 """The subscription list: finds the subscriptions that match a subject.
 
 This module knows nothing of sinks. A publish looks up the route of a literal subject. If the route is not in the
-cache (`routes`), a walk of the trie (`trie`) finds the subscriptions, and a route is built from them: in the cache if
-the subject was looked up recently, otherwise in scratch memory that the next miss overwrites. A miss creates no
-Python object.
+cache (`routes`), a walk of the trie (`trie`) finds the subscriptions, and a route is built from them. The route is
+stored in the cache if the subject was looked up recently, otherwise in scratch memory that the next miss overwrites.
+A miss creates no Python object.
 
-A SUB or UNSUB of a literal subject removes this subject's route. A SUB or UNSUB with wildcards makes all routes of a
-class outdated, where the class is the first byte of the subject (all classes if the first token is a
-wildcard). Outdated routes are rebuilt at their next lookup, or dropped with their segment. Invariant: no route leads
+A SUB or UNSUB of a literal subject removes this subject's route. Subjects with the same first byte are a class. A SUB
+or UNSUB with wildcards makes all routes of its class outdated, or the routes of all classes if its first token is a
+wildcard. Outdated routes are rebuilt at their next lookup, or dropped with their segment. Invariant: no route leads
 to a removed subscription.
 
 Subjects with a unique tail (`_INBOX.id.N`, `$JS.ACK.stream.consumer.…`) share one route per prefix. If a subscription
@@ -99,7 +99,7 @@ cdef class Subscription:
 
 
 cdef void refuse_filtered(Found* found, const char* subject, size_t n, bint exact) noexcept:
-    """Remove the filtered subscriptions from `found` whose sink does not accept `subject`.
+    """Remove from `found` the filtered subscriptions whose sink does not accept `subject`.
 
     If `exact` is not set, `subject` is only a prefix: keep all subscriptions, and set `found.inexact`.
     """

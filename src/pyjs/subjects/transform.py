@@ -1,11 +1,11 @@
 """Subject transforms: a source pattern, and a destination built from the tokens of a matching subject.
 
-A destination token is a literal, `$n` or a mapping function in double braces; `n` numbers the `*` of the source from
-one. A trailing `>` copies the tokens matched by the source's `>`. This module knows nothing of its callers: streams,
-republishing, sources and account mappings share this module.
+A destination token is a literal, `$n` or a mapping function in double braces; `n` is the number of a `*` in the
+source, from 1. A trailing `>` copies the tokens matched by the source's `>`. This module knows nothing of its
+callers: streams, republishing, sources and account mappings share this module.
 
 Except for random mappings, results are cached for the last few thousand subjects: a repeated subject takes one
-lookup, a new one some microseconds. Streams without a transform do not use this module.
+lookup, and a new subject takes some microseconds. Streams without a transform do not use this module.
 
 Source: nats.docs "Subject Mapping and Partitioning", ADR-30; spellings, texts and corner cases probed on nats-server
 2.15.1 (tests/conformance/scenarios/transform).
@@ -151,9 +151,9 @@ def _fault(reason: str, where: str = "") -> TransformError:
 def _read(source: str, destination: str, chance: _Chance) -> tuple[list[Piece], int, bool]:
     """Parse a transform; return (pieces, tail_from, is_random).
 
-    `pieces` are the parts of the destination without a final `>`. For a final `>`, the tokens of the subject from
-    index `tail_from` on are copied; without one, `tail_from` is -1. `is_random` means that a piece uses random
-    numbers.
+    `pieces` are the parts of the destination without a final `>`. If the destination ends with `>`, the tokens of the
+    subject from index `tail_from` on are copied; otherwise `tail_from` is -1. `is_random` means that a piece uses
+    random numbers.
 
     Raises:
         TransformError: the transform is invalid.
@@ -209,7 +209,7 @@ class _Reader:
         """Return the token index of the `number`-th `*` in the source, or 0 if `number` is below one.
 
         Raises:
-            TransformError: the source has no wildcards, or fewer than `number` times `*`.
+            TransformError: the source has no wildcards, or has fewer than `number` tokens `*`.
         """
         if not self._open:
             raise _fault(_OUT_OF_RANGE, token)
@@ -291,7 +291,7 @@ class _Chance:
         self.key = b""  # if set, numbers are derived from the key instead of being random
 
     def below(self, limit: int, place: int) -> int:
-        """Return a number in [0, limit) for the random token number `place` of the destination.
+        """Return a number in [0, limit) for the `place`-th random token of the destination.
 
         If `self.key` is set, the number depends only on the key, `limit` and `place`.
         """

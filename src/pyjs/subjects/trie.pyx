@@ -5,8 +5,8 @@ is. The children of a node differ in the first token of their labels; the child 
 child for `>`, are stored separately. A node is split where a new subject differs from its label; the parts are not
 joined again. The subscriptions of a node are a chain through their own memory, so removing one takes constant time.
 
-A walk visits each node at most once and collects, per node: the child for `>`, the child for `*`, the child for the
-token. No function is recursive, since clients determine the depth of the trie.
+A walk visits each node at most once. Below a node, it visits the child for `>`, the child for `*`, and the child for
+the token. No function is recursive, since clients determine the depth of the trie.
 
 This module knows nothing of sinks and routes. Compiled: runs for every route miss (benchmarks/: core publish to new
 subjects).
@@ -275,8 +275,8 @@ cdef inline void look(Found* found, TrieNode* node, const char* s, size_t n, siz
 cdef size_t rest_matched(TrieNode* node, const char* s, size_t n, size_t* end, bint covering) noexcept nogil:
     """Match the label of `node`, from its second token on, with the tokens of s[:n] after `end`, and advance `end`.
 
-    Return the size of the matching part of the label, which is shorter than the label if s[:n] ends before it, or
-    NO_MATCH if a token does not match.
+    Return the size of the matching part of the label, or NO_MATCH if a token does not match. The matching part is
+    shorter than the label if s[:n] ends first.
     """
     cdef const char* label = node.label
     cdef size_t at = node.token_size, size = node.label_size, i = end[0], begin, stop

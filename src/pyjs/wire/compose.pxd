@@ -14,7 +14,7 @@ cdef enum:
 
 cdef inline void compose(Msg* m, const char* subject, size_t subject_len, const char* body, size_t header_len,
                          size_t size) noexcept nogil:
-    """Set `m` to a message of the server, without reply and tail. header_len <= size, both in bytes."""
+    """Set `m` to a message of the server, without reply and tail; `size` includes `header_len`, both in bytes."""
     m.subject = subject
     m.subject_len = <uint32_t> subject_len
     m.reply = m.tail = NULL

@@ -196,7 +196,7 @@ cdef class FrameReader:
     # -- payloads --------------------------------------------------------------------------------------------
 
     cdef size_t take(self, unsigned char* out) noexcept nogil:
-        """Write the part of the frame that has arrived to `out`; return its size."""
+        """Write to `out` the part of the frame that has arrived; return its size."""
         cdef size_t n = self.end - self.at
         if n > self.left:
             n = self.left
@@ -233,7 +233,7 @@ cdef class FrameReader:
             free(out)
 
     cdef int collect(self, bytearray into) except -1:
-        """Append the part of the frame that has arrived to `into`."""
+        """Append to `into` the part of the frame that has arrived."""
         cdef Py_ssize_t before = len(into)
         cdef size_t n = self.end - self.at
         PyByteArray_Resize(into, before + <Py_ssize_t> min(n, self.left))
@@ -241,7 +241,10 @@ cdef class FrameReader:
         return 0
 
     cdef int take_packed(self) except -1:
-        """Continue to collect a compressed message; return PACKED when it is complete, TOO_LARGE, or NEED."""
+        """Continue to collect a compressed message.
+
+        Return PACKED if the message is complete, TOO_LARGE if it exceeds the limit, otherwise NEED.
+        """
         if len(self.packed) + min(<uint64_t> (self.end - self.at), self.left) > self.packed_max:
             self.place = FAULTED
             self.packed.clear()

@@ -1,7 +1,8 @@
 """Nkeys: Ed25519 keys, written as strings that include their kind (user, account, ...), and signatures.
 
-The text of a public key is base 32, without padding, of: kind (1 byte), key (32), CRC-16 of both (2, little endian).
-In the text of a seed, two bytes before the key have the marker of a seed (5 bits) and the kind of the key (5 bits).
+The text of a public key is the base 32 form, without padding, of three parts: the kind (1 byte), the key (32 bytes),
+and the CRC-16 of both (2 bytes, little endian). In a seed, two bytes precede the key in place of the kind; they have
+the marker of a seed (5 bits) and the kind of the key (5 bits).
 
 Source: https://docs.nats.io/running-a-nats-service/nats_admin/security/jwt and the nkeys library's README;
 tests/conformance/test_nkeys.py.
@@ -31,13 +32,13 @@ NONCE_SIZE = 11  # bytes; 15 characters in INFO
 
 
 def public_key(text: str, kind: int) -> bytes | None:
-    """Return the 32 bytes of the key in `text`, or None if it is not a key of that kind."""
+    """Return the 32 bytes of the key in `text`, or None if `text` is not a key of that kind."""
     found = _key_of_any_kind(text)
     return None if found is None or found[0] != kind else found[1:]
 
 
 def any_public_key(text: str) -> bytes | None:
-    """Return the 32 bytes of the key in `text`, or None if it is not a key of a kind that signs."""
+    """Return the 32 bytes of the key in `text`, or None if `text` is not a key of a kind that signs."""
     found = _key_of_any_kind(text)
     return None if found is None or found[0] not in SIGNING else found[1:]
 
@@ -65,7 +66,7 @@ def seed_text(seed: bytes, kind: int) -> str:
 
 
 def seed_bytes(text: str, kind: int) -> bytes | None:
-    """Return the 32 bytes of the seed in `text`, or None if it is not the seed of a key of that kind."""
+    """Return the 32 bytes of the seed in `text`, or None if `text` is not the seed of a key of that kind."""
     try:
         raw = base64.b32decode(text + "=" * (-len(text) % 8))
     except (binascii.Error, ValueError):

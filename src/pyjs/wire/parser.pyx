@@ -1,6 +1,6 @@
 """The protocol parser: a cursor over received bytes.
 
-`begin` takes one read, `next` returns one operation after another until OP_NEED, `finish` copies an incomplete
+`begin` takes one read, `next` returns one operation after another until OP_NEED, and `finish` copies an incomplete
 operation so that the read's memory may be freed. Operations are parsed in place. Only an operation that is split
 between reads is copied, with no more bytes of the next read than the operation needs. Invariant: the same bytes give
 the same operations, however they are split into reads.
@@ -61,7 +61,7 @@ cdef inline size_t token_end(const char* p, size_t n, size_t i) noexcept nogil:
 
 
 cdef inline size_t split(const char* p, size_t n, size_t start, Arg* out, size_t* end) noexcept nogil:
-    """Split p[start:] at blanks up to the line end; set `end` to the offset of the line end, or to n if none.
+    """Split p[start:] at blanks up to the line end; set `end` to the offset of the line end, or to n without one.
 
     Return the number of tokens, at most MAX_ARGS.
     """

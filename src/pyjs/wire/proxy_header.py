@@ -79,7 +79,7 @@ def missing(data: bytes) -> str:
 
 
 def ends_between_parts(data: bytes) -> bool:
-    """Return whether nats-server reports the end of the input after `data` as EOF, not as unexpected EOF."""
+    """Return whether nats-server reports "EOF", and not "unexpected EOF", if the input ends after `data`."""
     if data.startswith(PREFIX_V1) or len(data) in (0, PREFIX_SIZE, len(SIGNATURE_V2), FIXED_SIZE):
         return True
     return len(data) > FIXED_SIZE and (data[12] & 0x0F == LOCAL or data[13] & 0xF0 == UNSPECIFIED)

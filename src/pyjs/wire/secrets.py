@@ -1,7 +1,7 @@
 """Text of the protocol without its secrets, for the log.
 
 As in nats-server, the values of pass, auth_token, jwt, sig, nkey and proxy_sig in CONNECT are replaced. In addition,
-names match in any case, and JWTs and seeds of nkeys are replaced anywhere, also in payloads
+these names may be in upper or lower case, and JWTs and seeds of nkeys are replaced anywhere, even in payloads
 (tests/unit/wire/test_secrets.py).
 """
 

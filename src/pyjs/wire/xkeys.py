@@ -1,6 +1,6 @@
 """Xkeys: Curve25519 keys, and messages that can be read only with the two keys used to seal them.
 
-A sealed message: `xkv1`, nonce (24 bytes), NaCl box (X25519, XSalsa20, Poly1305).
+A sealed message has three parts: `xkv1`, a nonce (24 bytes), and a NaCl box (X25519, XSalsa20, Poly1305).
 
 Source: the nkeys library's README; tests/conformance/test_auth_callout.py.
 """

@@ -1,4 +1,4 @@
-"""The block `accounts`: the users, limits, JetStream and traces of each account, its exports and imports.
+"""The block `accounts`: the users, limits, JetStream, traces, exports and imports of each account.
 
 Source: nats.docs "Accounts"; behaviour of nats-server 2.15.1.
 """

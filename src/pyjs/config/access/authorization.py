@@ -1,6 +1,6 @@
 """The block `authorization`: one user or a list, default permissions, and the authorization callout.
 
-A block has a single user or a list of users, not both; users without permissions get the defaults.
+A block has a single user or a list of users, not both; users without permissions get the default permissions.
 
 Source: nats.docs "Authorization", "Auth Callout"; behaviour of nats-server 2.15.1.
 """

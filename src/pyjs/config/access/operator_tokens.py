@@ -33,8 +33,8 @@ VERSION = (2, 15, 1)  # the highest server version that operators may require
 def read_operators(reading: Reading, key: Key, value: Value, target: object) -> tuple[OperatorOptions, ...]:
     """Read the operators: each string is a token, or the path of a file that contains a token.
 
-    If there is a single operator, its token names an account server, and `target` has no resolver, then set the
-    resolver of `target` to that server.
+    If there is only one operator, its token may name an account server. `target` then gets a resolver for that
+    server, unless it already has a resolver.
     """
     names = STRINGS.read(reading, key, value, target)
     assert isinstance(names, tuple)
@@ -82,8 +82,8 @@ def read_preload(reading: Reading, key: Key, value: Value, target: object) -> di
 def check_operators(options: Options, with_system: bool, at: Callable[[str], Place]) -> list[Problem]:
     """Return the first problem of operator mode, in a list, or [] if there is none.
 
-    If there is no problem, the only operator names a system account, and `with_system` is False, then set
-    `options.system_account` to that account.
+    If there is only one operator, its token may name a system account. `options.system_account` is then set to that
+    account, unless there is a problem or `with_system` is True.
     """
     fault = _operator_fault(options, with_system) if options.operators else _fault_without(options)
     if fault is not None:

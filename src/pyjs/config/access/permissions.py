@@ -1,6 +1,6 @@
 """Permissions: the subjects that a user may publish and subscribe to.
 
-This module checks the subjects; a subscribe entry may be "subject queue".
+This module checks the subjects. An entry for subscriptions may also name a queue group: "subject queue".
 
 Source: nats.docs "Authorization"; behaviour of nats-server 2.15.1.
 """

@@ -1,6 +1,6 @@
 """The rules for exports and imports across all accounts: which account may import which subjects.
 
-An import needs an export that covers its subject, and a chain of imports must not lead back to an account in it.
+An import needs an export that covers its subject. A chain of imports must not lead back to an account of the chain.
 
 Source: rules, their order and texts of nats-server 2.15.1 (tests/conformance/test_account_exchange.py).
 """
@@ -174,7 +174,7 @@ class Check:
 
 
 def authorized(exporter: Exchange, export: Export | None, importer: str, wanted: Import, now_s: int) -> bool:
-    """Return whether `export`, an export of `exporter`, allows the account `importer` the import `wanted`.
+    """Return whether `export`, which belongs to `exporter`, permits the account `importer` to import `wanted`.
 
     Activation tokens must be valid at `now_s`, in seconds since the epoch. If `export` is None, return False.
     """
@@ -210,9 +210,9 @@ def _problems(name: str, kind: str, faults: list[str]) -> list[ExchangeProblem]:
 
 
 def _met(imports: list[StreamImport], subject: str) -> Iterator[tuple[StreamImport, str]]:
-    """Yield each import whose local subject overlaps with `subject`, paired with a subject.
+    """Yield (import, narrower subject) for each import whose local subject overlaps with `subject`.
 
-    This is the local subject if `subject` covers it, and else `subject`.
+    The narrower subject is the local subject if `subject` covers it, and `subject` otherwise.
     """
     for each in imports:
         local = each.local().pattern

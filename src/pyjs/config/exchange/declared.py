@@ -1,7 +1,7 @@
 """Exports, imports and mappings of accounts as declarations.
 
-A declaration is plain data, which was read from the configuration file or from the token of an account. Knows
-nothing of running accounts; core.exchange applies declarations to them.
+A declaration is plain data, which was read from the configuration file or from the token of an account. This module
+knows nothing of running accounts; core.exchange applies declarations to them.
 
 Source: nats.docs "Accounts".
 """
@@ -136,7 +136,7 @@ class SubjectMapping:
     def weighted(self) -> list[tuple[str, int]]:
         """Return the subject and the weight of each destination.
 
-        If the weights sum to less than 100 and `source` is not a destination, it is added with the remaining weight.
+        If the weights sum to less than 100, `source` is added with the remaining weight, unless it is a destination.
         """
         found = [(each.subject, each.weight) for each in self.destinations]
         rest = 100 - sum(weight for _, weight in found)
@@ -178,7 +178,11 @@ class Exchange:
         return [each for each in self.imports if isinstance(each, ServiceImport)]
 
     def export_of(self, wanted: Import) -> Export | None:
-        """Return the export of the same kind and subject as `wanted`, else the first that covers it, else None."""
+        """Return the export for the import `wanted`, or None if there is none.
+
+        This is the export of the same kind and subject. If there is none, it is the first export of the same kind
+        that covers the subject.
+        """
         kind = StreamExport if isinstance(wanted, StreamImport) else ServiceExport
         exports = [each for each in self.exports if isinstance(each, kind)]
         for export in exports:

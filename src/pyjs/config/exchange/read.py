@@ -366,7 +366,7 @@ def _read_mappings(reading: Reading, key: Key, value: Value, target: object) -> 
 
 
 def mapping_fault(source: str, destinations: tuple[MapDestination, ...]) -> str:
-    """Return the reason why `source` cannot be mapped to `destinations`, or "" if it can."""
+    """Return the reason why `source` cannot be mapped to `destinations`, or "" if the mapping is valid."""
     seen: set[str] = set()
     for each in destinations:
         if each.subject in seen:

@@ -24,7 +24,9 @@ class BadAddress(ValueError):
 
 
 def advertised_address(text: str, own_port: int) -> tuple[str, int]:
-    """Return the host in `text`, without brackets, and the port; `own_port` if `text` names none, 0 or -1.
+    """Return the host in `text`, without brackets, and the port.
+
+    If `text` has no port, or the port 0 or -1, the returned port is `own_port`.
 
     Raises:
         BadAddress: no program can connect to such an address.
@@ -43,7 +45,7 @@ def advertised_address(text: str, own_port: int) -> tuple[str, int]:
 
 
 def is_advertised(text: str) -> bool:
-    """Return whether `text` is an address to which other programs can connect, or empty."""
+    """Return whether `text` is empty, or is an address to which other programs can connect."""
     try:
         return not text or bool(advertised_address(text, 1))
     except BadAddress:
@@ -57,7 +59,7 @@ def check_advertised(reading: Reading, key: Key, value: Value, data: object) -> 
 
 
 def _port(text: str) -> int:
-    """Return a port, or 0 for the server's own."""
+    """Return the port in `text`, or 0 if it means the server's own port."""
     text = text.strip()
     if text == "-1":
         return 0

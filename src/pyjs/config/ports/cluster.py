@@ -58,7 +58,7 @@ def read_route(text: str) -> RouteUrl:
 
 
 def _without_login(text: str) -> str:
-    """Return `text` for an error message: only the scheme, "..." and the part after the last @, if there is one."""
+    """Return `text` for an error message; if it has an @, keep only the scheme and the part after the last @."""
     head, found, tail = text.rpartition("@")
     scheme = f"{head.partition('//')[0]}//" if "//" in head else ""
     return f"{scheme}...@{tail}" if found else text

@@ -1,7 +1,7 @@
 """The rules for JetStream in the configuration of a server in a cluster.
 
-Streams with replicas need the consensus engine, a separate package. These rules, which `pyjs-server -t` also checks,
-test only whether it is installed; only the start of the server shows whether it can be loaded.
+Streams with replicas need the consensus engine, which is a separate package. These rules, which `pyjs-server -t` also
+checks, test only whether the engine is installed; only the start of the server shows whether it can be loaded.
 
 Source: nats-server 2.15.1 refuses to start with the same causes, tests/unit/config/ports/test_replicated.py.
 """

@@ -157,7 +157,8 @@ def check_websocket(
 ) -> list[Problem]:
     """Return the problems of the block `websocket` in combination with other options.
 
-    `no_auth_user` is called with the value and the place of the key of that name, and returns its problems.
+    The function `no_auth_user` is called with the value and the place of the key `no_auth_user` of the block; it must
+    return the problems of this value.
     """
     block = options.websocket
     if not block.port:

@@ -1,4 +1,4 @@
-"""The key `workers`: the keys that exclude it, and the options of one worker.
+"""The key `workers`: a check against other keys that exclude it, and the options of one worker.
 
 A worker reads the same file and flags as its server. `place_worker` then removes the options that the main process
 applies itself (files, log, pages) and adds the paths of the sockets between workers.

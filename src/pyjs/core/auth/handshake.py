@@ -81,7 +81,7 @@ def parse_connect(line: bytes, previous: ConnectOptions) -> ConnectOptions:
     """Return the options of a CONNECT; missing keys keep their value in `previous`.
 
     Raises:
-        BadConnect: not a JSON object, or a known key has a value of another type or out of range.
+        BadConnect: `line` is not a JSON object, or a known key has a value of another type or out of range.
     """
     values = dict(zip(OPTION_NAMES, options_of(previous), strict=True))
     for key, value in _read_any(line).items():

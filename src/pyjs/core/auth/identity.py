@@ -26,7 +26,7 @@ def user_name(session: ClientSession) -> str:
 
 
 def client_info(session: ClientSession, account: str, server: str) -> dict[str, object]:
-    """Return the fields that describe a client, without those that it did not send.
+    """Return the fields that describe a client, without fields that the client did not send.
 
     The fields include the client's JWT, which may be enough to log in; use `public_client_info` for untrusted
     readers.

@@ -1,4 +1,4 @@
-"""The limits of one connection: the smallest of the server's, its account's and its user's limits."""
+"""The limits of one connection: each is the smallest of the limits of the server, the account and the user."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Login of one session: CONNECT, the password check, and changes of users by a reload.
 
-A session makes one attempt at a time: while a thread or a service decides about it, the input of the session
-waits (`await_verdict`); it is parsed after the decision. The authentication timeout is not extended.
+A session makes one attempt at a time. While a thread or a service decides about an attempt, the input of the session
+waits (`await_verdict`); this input is parsed after the decision. The authentication timeout is not extended.
 Texts and their order follow nats-server 2.15: tests/conformance/scenarios/auth.
 """
 
@@ -37,7 +37,7 @@ TYPES = {"nats": "STANDARD", "websocket": "WEBSOCKET", "in_process": "IN_PROCESS
 
 
 class Attempt(Protocol):
-    """Work whose result a login waits for, such as a password check in a thread."""
+    """Work for which a login waits, such as a password check in a thread."""
 
     def cancel(self) -> None:
         """Cancel the work, because the session that is waiting for it has ended."""
@@ -112,7 +112,7 @@ class Login:
     def _take_proxy(self, authenticator: Authenticator) -> bool:
         """Set the session's proxy to the trusted proxy that signed the nonce.
 
-        Return False if none of them signed it.
+        Return False if no trusted proxy signed the nonce.
         """
         session = self._session
         if signature_bytes(session.options.proxy_sig) is None:
@@ -181,7 +181,10 @@ class Login:
         session.close(reason, VIOLATION)
 
     def _guarded(self, user: User) -> User:
-        """Return `user`; in the account of an authorization service, it may not publish requests to that service."""
+        """Return `user`, or a copy with fewer permissions if the user is in the account of an authorization service.
+
+        The copy may not publish requests to that service.
+        """
         callouts = self._session.host.callouts
         return user if callouts is None else callouts.guarded(user)
 
@@ -241,7 +244,7 @@ class Login:
     # -- reload ------------------------------------------------------------------------------------------------
 
     def reauthorize(self) -> None:
-        """Apply changed users: close clients that are no longer allowed, update the permissions of the others."""
+        """Apply changed users: close a client that is no longer allowed, or update the permissions of the client."""
         session = self._session
         if self._attempt is not None:
             return  # the running check will use the new users
@@ -272,7 +275,7 @@ class Login:
             self._decide(claim, self._stay)
 
     def change_permissions(self, permissions: Permissions | None) -> None:
-        """Replace the permissions of the user, and remove subscriptions that they do not allow."""
+        """Replace the permissions of the user, and remove subscriptions that the new ones do not allow."""
         user = self._session.user
         assert user is not None
         self._session.take_permissions(self._guarded(replace(user, permissions=permissions)))

@@ -29,7 +29,7 @@ class ResponsePermission(NamedTuple):
 
 
 def _split(entry: str) -> tuple[bytes, bytes]:
-    """Return (subject, queue) of a list entry; "subject queue" names one queue group."""
+    """Return (subject, queue) of a list entry; the queue is b"" if the entry names only a subject."""
     subject, _, queue = entry.partition(" ")
     return subject.encode(), queue.strip().encode()
 

@@ -1,4 +1,4 @@
-"""Log lines about programs that speak another protocol than that of the client port.
+"""Log lines about programs that do not speak the protocol of the client port.
 
 Called when a connection is closed before its CONNECT. Source: tests/system/test_wrong_steps.py.
 """

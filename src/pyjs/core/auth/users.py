@@ -4,9 +4,9 @@ A secret is plain or bcrypt (`$2a$…`), distinguished by its prefix as in nats-
 longer than a turn, so it is a Job. Verified pairs of secret and password are cached in memory only, as keyed hashes,
 until the users are read again.
 
-A refusal takes the same time whether or not the user exists, whatever the kind and cost of the secret: if any secret
-is bcrypt, each refusal does the work of the most expensive one. This module knows nothing of the wire: the session
-passes the options of CONNECT as arguments.
+A refusal takes the same time for every kind and cost of secret, and also if the user does not exist. For this, each
+refusal does the work of the most expensive bcrypt secret, if there is one. This module knows nothing of the wire: the
+session passes the options of CONNECT as arguments.
 
 Source: nats.docs "Authentication"; tests/conformance/scenarios/auth.
 """
@@ -37,7 +37,7 @@ SALT = "." * 22  # for checks that only consume time
 
 @dataclass(eq=False, repr=False, frozen=True, slots=True)
 class UserToken:
-    """The claims of a user's token that the server uses. -1 means no limit."""
+    """The claims of a user's token, as far as the server uses them. -1 means no limit."""
 
     subject: str  # its public key
     issued_at: int  # seconds since the epoch
@@ -230,7 +230,7 @@ class Authenticator:
         return Claim(self.no_auth_user, free=True)
 
     def default_user(self, kind: str) -> User | None:
-        """Return the user of a client that does not log in, or None if connections of that `kind` have none."""
+        """Return the user of a client that does not log in, or None if this `kind` of client must log in."""
         user = self.no_auth_user
         if user is None or user.proxy_required:
             return None

@@ -1,7 +1,7 @@
 """The header Nats-Request-Info: the sender of a request to a service of another account.
 
-A service always gets the account and the round-trip time of the client; all other fields only if the import has
-`share`. Fields and their order follow nats-server 2.15.1 (tests/conformance/scenarios/exchange).
+A service always gets the account and the round-trip time of the client. It gets all other fields only if the import
+has `share`. Fields and their order follow nats-server 2.15.1 (tests/conformance/scenarios/exchange).
 """
 
 from __future__ import annotations

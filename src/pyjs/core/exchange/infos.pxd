@@ -1,4 +1,4 @@
-"""The texts of Nats-Request-Info, by client."""
+"""The values of the header Nats-Request-Info, one for each recent client."""
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 cdef enum:

@@ -1,6 +1,6 @@
 """A cache of the header Nats-Request-Info for the recent clients of one service import.
 
-A text includes the client's round-trip time, so it expires after a second.
+The header includes the client's round-trip time, so a cached header expires after a second.
 
 Compiled, because every request to a service of another account has this header (measured in benchmarks/:
 request/reply across a service import).

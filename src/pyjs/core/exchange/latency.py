@@ -1,7 +1,7 @@
 """Latency samples of services: the durations of requests, published in the account of the service.
 
-A request is measured at random, or because it has a tracing header. Its sample is sent with the first response;
-without a response, the sample states the reason. Not compiled, since few requests are measured.
+A request is measured at random, or because it has a tracing header. Its sample is sent with the first response. If no
+response arrives, the sample states the reason. Not compiled, since few requests are measured.
 
 Source: nats.docs "Service Latency"; behaviour of nats-server 2.15.1
 (tests/conformance/test_account_exchange.py).
@@ -59,9 +59,9 @@ class Meter:
     def begin(
         self, session: ClientSession | None, headers: bytes, share: bool, has_reply: bool
     ) -> Tracked | None:
-        """Return the sample of a new request, to be sent with the response, or None if the request is not measured.
+        """Decide whether to measure a new request; return the measured request, or None if it is not measured.
 
-        If a request to be measured has no reply subject, send its sample with status 400 at once, and return None.
+        If a request that is measured has no reply subject, send its sample with status 400 at once, and return None.
         """
         asked = self._wanted(headers)
         if asked is None:

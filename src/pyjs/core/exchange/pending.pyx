@@ -1,6 +1,6 @@
 """The list of requests across accounts that wait for their responses, in the order in which they time out.
 
-An entry is freed once no delivery uses it.
+A released entry is freed as soon as no delivery uses it.
 
 Compiled, because changed twice for each request across accounts (measured in benchmarks/: request/reply across a
 service import).

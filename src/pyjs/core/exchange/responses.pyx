@@ -1,11 +1,11 @@
 """Responses across accounts.
 
 A service import gives each request its own reply subject, `_R_.<account>.<token>`, to which the service answers.
-Responses subscribes to these subjects in the account of the service and forwards the answer to the client's reply
+`Responses` subscribes to these subjects in the account of the service, and forwards each answer to the client's reply
 subject in the client's account. A token is 20 random characters, and clients cannot use such reply subjects in their
 own requests, so no other client can answer. A token is valid for one response, or for several if the export allows
-it, and at most for the export's threshold. A response that itself has a reply subject is a request in the opposite
-direction.
+that. It expires when the export's threshold has passed since the request or the last response. A response that itself
+has a reply subject is a request in the opposite direction.
 
 Source: nats.docs "Accounts"; nats-server 2.15.1 (tests/conformance/scenarios/exchange). Compiled: runs for every
 response across accounts (benchmarks/: request/reply across a service import).
@@ -35,7 +35,7 @@ cdef const char* DIGITS = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnop
 
 
 cdef bint may_hop(Msg* m, void* export) noexcept nogil:
-    """Return whether a message may pass `export`: False if it already passed `export`, or HOPS_MAX exports."""
+    """Return whether `m` may pass `export`: it must not have passed `export` already, nor HOPS_MAX other exports."""
     cdef Hop* hop = <Hop*> m.via
     if hop != NULL and hop.depth >= HOPS_MAX:
         return False
@@ -55,7 +55,7 @@ cdef void hop_on(Hop* hop, Msg* m, void* export, bint share) noexcept nogil:
 
 
 cdef bint is_ack(const char* reply, uint32_t n) noexcept nogil:
-    """Return whether a reply subject is an ack subject; these are forwarded unchanged."""
+    """Return whether a reply subject is an ack subject; ack subjects are forwarded unchanged."""
     return n >= ACK_SIZE and memcmp(reply, ACK, ACK_SIZE) == 0
 
 

@@ -160,15 +160,15 @@ cdef class ServiceSink(Sink):
                 return 0
 
     cdef void end_traced(self, Pending* p) noexcept nogil:
-        """End a trace-only request, which gets no answer."""
+        """End the request if it is trace-only, since such a request gets no answer."""
         with gil:
             if self.trace.only:
                 self.calls.end(p, 0)
 
     cdef Pending* add_measured(self, Msg* m) noexcept:
-        """Add a request that is to be measured, as ServiceCalls.add does.
+        """Add a pending request with its latency sample, as ServiceCalls.add does.
 
-        Return NULL if the request is not measured or needs no response.
+        Return NULL if the request is not measured or needs no response, or after an error.
         """
         cdef object tracked
         try:

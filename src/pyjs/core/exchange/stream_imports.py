@@ -52,7 +52,7 @@ class Source:
         )
 
     def shadowed(self, subject: bytes) -> bytes | None:
-        """Return the subject of the shadow of a subscription to `subject`, or None if it needs no shadow."""
+        """Return the subject of the shadow for a subscription to `subject`, or None if no shadow is needed."""
         if subject == self.pattern or is_subset(self.pattern, subject):
             return self.subject
         if not subjects_overlap(subject, self.pattern):
@@ -85,7 +85,10 @@ class StreamImports:
         self._shadows: dict[int, list[tuple[Source, Subscription]]] = {}  # by id of the subscription
 
     def apply(self, account: Account, wanted: list[tuple[StreamImport, Account]]) -> None:
-        """Replace the imports of `account`, except unchanged ones, and apply them to its current subscriptions."""
+        """Replace the imports of `account`, and apply the new ones to its current subscriptions.
+
+        Unchanged imports are kept.
+        """
         present = {each for each, _ in wanted}
         removed = {source for each, source in self._sources.items() if each not in present}
         self._sources = {each: source for each, source in self._sources.items() if each in present}

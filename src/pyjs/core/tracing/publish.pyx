@@ -17,7 +17,7 @@ DENIED = "Not delivered because subscription denies this subject"
 
 
 cdef class TracedPublish:
-    """One publish, from the decision whether to trace it to the end of its trace."""
+    """The publish of one message whose headers request a trace."""
 
     def __cinit__(self, object session, Turn turn):
         self.session = session

@@ -1,8 +1,8 @@
 """The request for a trace in the headers of a message: destination, trace only, accepted encoding.
 
 A header block is read as nats-server reads it: names are case-sensitive, headers without a value are ignored,
-and a name that occurs several times has a list of values. This module knows nothing of accounts and permissions
-(trace.py).
+and a name that occurs several times has a list of values. This module knows nothing of accounts and permissions;
+trace.py checks those.
 
 Source: ADR-41; probed on nats-server 2.15.1 (tests/conformance/test_tracing.py).
 """
@@ -40,7 +40,7 @@ class TraceRequest:
 
 
 def read_request(block: bytes) -> TraceRequest | None:
-    """Return the request in a header block, or None if it requests no trace."""
+    """Return the request in a header block, or None if the block requests no trace."""
     if not block.startswith(FIRST_LINE):
         return None
     request = TraceRequest()
@@ -92,7 +92,7 @@ def without_trace(block: bytes) -> bytes:
 
 
 def disabled_in_place(block: bytes) -> bytes:
-    """Return `block` for a stored message, changed so that a later delivery starts no trace."""
+    """Return `block`, changed so that a later delivery of the stored message starts no trace."""
     start = block.find(f"\r\n{DEST}:".encode())
     if start < 0:
         return without_trace(block)

@@ -1,7 +1,7 @@
 """The search for headers that request a trace, in one pass over the starts of the lines.
 
-This module knows nothing of the meaning of these headers (request.py), which few messages have. Compiled: runs for
-every publish with headers (benchmarks/: JetStream async publish, headers).
+Few messages have these headers; request.py reads their values. Compiled: runs for every publish with headers
+(benchmarks/: JetStream async publish, headers).
 """
 from libc.string cimport memchr, memcmp
 

@@ -1,8 +1,9 @@
 """The trace of one message: its events in this server.
 
-The events are arrival, delivery to each subscription, storage in a stream, a service of the server. The trace is
-published when the message has been delivered, or when the stream has written it. This module knows nothing of JSON or
-of the server's description (system_account).
+The events are the arrival, each delivery to a subscription, the storage in a stream, and each request to a service of
+the server. The trace is published after the message has been delivered. If a stream stores the message, the trace is
+published after the stream has written the message. This module knows nothing of JSON or of the server's description
+(system_account).
 
 Source: ADR-41; fields, texts and rules probed on nats-server 2.15.1 (tests/conformance/test_tracing.py).
 """
@@ -83,7 +84,7 @@ class Trace:
         self.events[0]["error"] = error
 
     def egress(self, session: ClientSession, sub: Subscription, error: str = "") -> None:
-        """Record the delivery to a client's subscription or, with `error`, the reason for not delivering."""
+        """Record the delivery to a client's subscription; a non-empty `error` states why it was not delivered."""
         fields: dict[str, object] = {"kind": CLIENT, "cid": session.cid, **_named(session)}
         if session.account is not self.ingress:
             fields["acc"] = session.account.name

@@ -1,7 +1,7 @@
 """The accounts of a server in operator mode.
 
-An account is usable once its token was fetched and verified: an operator key must have signed it, and its
-claims must be valid. A new token of a known account is applied to its connected clients. Fetching and
+An account is usable as soon as its token has been fetched and verified: an operator key must have signed the token,
+and the claims must be valid. A new token of a known account is applied to the connected clients. Fetching and
 decoding run in a thread (AccountFetch); several logins that need the same account share one fetch. The number
 of fetches is bounded, and a queued fetch is skipped if no login waits for it any more. Otherwise clients with
 tokens of unknown accounts could fill the queue of a slow account server.
@@ -274,7 +274,7 @@ class TrustedAccounts:
                 then(found)
 
     def load(self, name: str) -> TrustedAccount | None:
-        """Fetch and apply an account, and return it, or None if it cannot be fetched or its token is invalid.
+        """Fetch, apply and return an account; return None if it cannot be fetched or its token is invalid.
 
         The call may block, so it is only for the start of the server and for reloads.
         """
@@ -363,7 +363,7 @@ class TrustedAccounts:
         return account
 
     def _keys_of(self, claims: AccountClaims) -> dict[str, UserScope | None]:
-        """Return the keys that may sign users: those in the claims, and the account's own if the operator permits."""
+        """Return the keys that may sign users: the signing keys and, if the operator permits it, the account key."""
         keys = dict(claims.signing_keys)
         issuer = claims.head.issuer
         strict = any(

@@ -1,9 +1,9 @@
 """The authorization callout: a service in an account decides which user a client is.
 
-The server publishes a request, a token that the server has signed, in the account of the service. It waits for the
-answer until the authentication timeout. The answer is a token that the service has signed, with the user's token or
-an error in it. With an xkey, request and answer are encrypted. No content from a client or from the service is
-logged, since it may contain passwords.
+In the account of the service, the server publishes a request, which is a token that the server has signed. It waits
+for the answer until the authentication timeout. The answer is a token that the service has signed; it contains the
+user's token or an error. With an xkey, request and answer are encrypted. No content from a client or from the service
+is logged, since it may contain passwords.
 
 Source: nats.docs "Auth Callout"; tests/conformance/test_auth_callout.py.
 """
@@ -63,7 +63,7 @@ class Rules:
 
 
 class Callouts:
-    """The authorization callouts of a server: the choice of the service for a client, and the requests to it."""
+    """The authorization callouts of a server: they choose the service for a client, and send requests to it."""
 
     def __init__(self, host: Host, key: KeyPair, xkey: CurveKeyPair, options: CalloutOptions | None) -> None:
         self.host = host
@@ -90,14 +90,14 @@ class Callouts:
         return Rules(options.account, options.issuer, options.xkey, None)
 
     def rules_of(self, account: TrustedAccount, session: ClientSession, user: User | None) -> Rules | None:
-        """Return the rules for a user about which a service of `account` decides, or None if no service does."""
+        """Return the rules for a user about which a service of `account` decides, or None if no service decides."""
         external = account.claims.authorization
         if not external.users or _name_of(session, user) in external.users:
             return None
         return Rules(account.name, account.name, external.xkey, account)
 
     def guarded(self, user: User) -> User:
-        """Return `user`; if it is in the account of a service, it may not publish callout requests."""
+        """Return `user`, or a copy that may not publish callout requests if its account is that of a service."""
         trusted = None if self.trust is None else self.trust.accounts.get(user.account)
         if trusted is not None:
             is_service = bool(trusted.claims.authorization.users)
@@ -112,7 +112,7 @@ class Callouts:
     def ask(self, session: ClientSession, rules: Rules, user: User | None, decided: Decided) -> Callout:
         """Return the request about a client; `begin` sends it.
 
-        `user` is the user of the client before the service decides, or None; its token becomes a part of the request.
+        `user` is the user of the client before the service decides, or None. The request contains this user's token.
         """
         return Callout(self, session, rules, None if user is None else user.token, decided)
 
@@ -361,7 +361,7 @@ class Callout:
 
 
 def _name_of(session: ClientSession, user: User | None) -> str:
-    """Return the name to look up in `auth_users`: the verified user's or, without one, the name in CONNECT.
+    """Return the name to look up in `auth_users`: that of the verified user or, if there is none, that in CONNECT.
 
     A client that is identified by a token or a certificate may send any name in CONNECT; that name must not
     let the client bypass the service.

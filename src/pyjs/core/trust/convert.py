@@ -1,6 +1,6 @@
 """Conversion of claims to the options and permissions that the rest of the server uses.
 
-Claims of an account are converted in a thread, together with the check of its token: `account_token`.
+`account_token` checks the token of an account and converts its claims; it runs in a thread.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ INT32_MAX = (1 << 31) - 1
 
 @dataclass(frozen=True, slots=True)
 class AccountToken:
-    """The token of an account, decoded."""
+    """The decoded token of an account."""
 
     text: str
     claims: AccountClaims
@@ -94,8 +94,8 @@ def limit_of(claimed: int) -> int:
 def account_options(claims: AccountClaims, *, with_exchange: bool = True) -> AccountOptions:
     """Return the options of the account that the claims describe.
 
-    Exports, imports, mappings and the trace destination are included only with `with_exchange`, which requires
-    valid claims.
+    Exports, imports, mappings and the trace destination are included only if `with_exchange` is true. The claims must
+    then be valid.
     """
     limits = claims.limits
     options = AccountOptions(

@@ -1,9 +1,9 @@
-"""A directory with the token of each account in a file, `<public key>.jwt`.
+"""A directory that has the token of each account in a file, `<public key>.jwt`.
 
 A file is written under another name, synced and renamed, so that it is either complete or absent. A file
 without a token of its account is reported in the log and not used. A directory used as a cache has a maximum number
-of files, beyond which the least recently used file is removed, and may have a maximum time (ttl) after which an
-unused file is removed.
+of files; if there would be more, the least recently used file is removed. A directory may also have a maximum time
+(ttl), after which an unused file is removed.
 
 Called by one thread at a time. This module knows nothing of its callers.
 Source: nats-server 2.15.1, tests/conformance/test_jwt_claims.py.
@@ -100,7 +100,7 @@ class TokenDirectory:
         return text
 
     def save(self, name: str, token: str) -> bool:
-        """Write the token of an account; return whether it differs from the stored one.
+        """Write the token of an account; return False if the same token was stored already.
 
         Raises:
             DirectoryFault: an argument is invalid, the directory is full, or the file cannot be written.

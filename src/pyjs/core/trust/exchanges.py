@@ -107,7 +107,7 @@ class TokenExchanges:
         self._host.share(name, replace(exchange, imports=tuple(accepted)))
 
     def _check_exports(self, name: str, given: Exchange, exports: list[Export]) -> Iterator[None]:
-        """Append the valid exports to `exports`. If only the latency options are invalid, drop just these options."""
+        """Append the valid exports to `exports`; if only the latency options of an export are invalid, drop these."""
         check, work = Check({name: given}), 0
         for export in given.exports:
             cause = check.export_fault(name, export)

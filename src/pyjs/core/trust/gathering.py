@@ -19,7 +19,7 @@ GATHERED_MAX = 1024  # maximum number of accounts in one gathering
 class Gathering:
     """A fetch of all accounts from which an account imports, directly or through other accounts.
 
-    When the fetch is complete, `done` is called once: within `begin` or in a later turn.
+    When the fetch is complete, `done` is called, within `begin` or in a later turn.
     """
 
     def __init__(self, trust: TrustedAccounts, account: TrustedAccount, done: Callable[[], None]) -> None:

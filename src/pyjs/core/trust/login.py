@@ -1,4 +1,4 @@
-"""Logins by token: decoding and signatures in a thread, then the rules of the account.
+"""Logins by token: a thread decodes the token and checks the signature, then the rules of the account apply.
 
 Source: order of checks and their debug lines follow nats-server 2.15 (tests/conformance/test_jwt_login.py).
 """
@@ -216,7 +216,7 @@ def granted(claims: UserClaims, account: TrustedAccount) -> Grant:
     """Return the permissions and limits of a user, from its claims or from the role of the key that signed them.
 
     Raises:
-        Refused: the key may not sign users of the account, or not this user.
+        Refused: the key may not sign users of the account, or may not sign this user.
     """
     if not account.knows(claims.head.issuer):
         raise Refused("User JWT issuer is not known")
@@ -239,7 +239,7 @@ def check_proxy(grant: Grant, session: ClientSession) -> None:
 
 
 def check_connection_type(grant: Grant, session: ClientSession) -> None:
-    """Raise Refused if the user may not use this kind of connection, or if its list has no known kind."""
+    """Raise Refused if the user may not use this kind of connection, or if the user's list has no known kind."""
     types = known_types(grant.connection_types)
     if types is None:
         raise Refused(f"invalid connection types {list(grant.connection_types)}")

@@ -100,7 +100,7 @@ class UrlResolver(Resolver):
 def resolver_from(options: Options, disk: Disk, clock: Clock, log: Log) -> Resolver:
     """Return the resolver that the options describe.
 
-    For a directory, create it if it is missing, and store the tokens of the configuration file in it.
+    If the options name a directory, create it if it is missing, and store the tokens of the configuration file in it.
 
     Raises:
         OSError: the directory cannot be used.
