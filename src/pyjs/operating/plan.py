@@ -1,6 +1,7 @@
-"""`pyjs-server plan -c FILE`: shows the changes that applying the file would make; changes nothing.
+"""`pyjs-server plan -c FILE` shows the changes that applying the file would make; it changes nothing.
 
-Exit codes: 0: nothing to do; 1: an error; 2: changes, or assets that cannot be changed.
+The exit code is 0 if there is nothing to do, 1 after an error, and 2 if there are changes to make or assets that
+cannot be changed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The dead letters of a stream: whose they are, and whether the page may replay them.
+"""The dead letters in a stream: which streams and consumers send them, and whether the page may replay them.
 
 The replay itself is an action (replay.py). It requires `replay: true` in the login of the monitoring port, because
 not everyone who may see the state of a server may change streams.
@@ -64,7 +64,7 @@ def dead_letters(site: Site, arguments: Arguments) -> Steps:
 
 
 def _senders(js: JetStream, name: str) -> Generator[None, None, tuple[list[Fields], int]]:
-    """Return the first senders of letters to the stream `name`, and the number of all."""
+    """Return the first senders of letters to the stream `name`, and the number of all these senders."""
     found: list[Fields] = []
     total = 0
     assets = _assets(js)
@@ -77,7 +77,10 @@ def _senders(js: JetStream, name: str) -> Generator[None, None, tuple[list[Field
 
 
 def _assets(js: JetStream) -> Iterator[tuple[Fields, str]]:
-    """Yield the names of each stream and each of its consumers, with the target in its own metadata, or ""."""
+    """Yield each stream and each consumer by its names, with the stream to which its dead letters go.
+
+    That stream is the one that the metadata of the stream or consumer names, or "" if they name none.
+    """
     for stream in list(js.streams.values()):
         yield {"stream": stream.name}, stream.config.metadata.get(STREAM_KEY, "")
         for consumer in list(stream.consumers.values()):
