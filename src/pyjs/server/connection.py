@@ -194,7 +194,7 @@ class Connection(asyncio.BufferedProtocol, Link):
         self.transport.close()
 
     def eof_received(self) -> bool:
-        """End the input of the session when the next turn has run; if `hang_up` was called, `hear_out` ends it.
+        """After the next turn, end the input of the session; if `hang_up` was called, leave this to `hear_out`.
 
         Return True, so that asyncio keeps the transport open for the last output.
         """

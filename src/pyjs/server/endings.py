@@ -1,4 +1,4 @@
-"""Clean-up of closed connections, of which each turn is followed by a bounded amount.
+"""Clean-up of closed connections; after each turn, a bounded part of it is done.
 
 Ending a session removes its subscriptions, copies the session for monitoring and frees its buffers, which takes some
 30 us. This module handles only callables, not sessions.

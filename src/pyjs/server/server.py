@@ -93,7 +93,7 @@ class State(enum.Enum):
 
 
 class Server:
-    """A NATS server on one event loop; it can be started once and stopped once."""
+    """A NATS server on one event loop; it can be started only once, and not again after a stop."""
 
     def __init__(self, options: Options, log: Log, scratch: ScratchStore | None = None) -> None:
         self.options = options

@@ -1,6 +1,7 @@
-"""The answers to system requests: a description of the server, and the contents of a monitoring page, in steps.
+"""The answers to system requests, composed in steps.
 
-Every answer begins with a description of the server (`server`); `data` is the contents of a monitoring page.
+Every answer begins with a description of the server (the field `server`). Most answers also have the contents of a
+monitoring page (the field `data`).
 This module knows nothing of subscriptions (see requests.py).
 
 Source: nats.docs "System Events"; fields and their order probed on nats-server 2.15.1

@@ -77,9 +77,9 @@ def _senders(js: JetStream, name: str) -> Generator[None, None, tuple[list[Field
 
 
 def _assets(js: JetStream) -> Iterator[tuple[Fields, str]]:
-    """Yield each stream and each consumer by its names, with the stream to which its dead letters go.
+    """Yield the names of each stream and of each consumer, together with the name of a dead letter stream.
 
-    That stream is the one that the metadata of the stream or consumer names, or "" if they name none.
+    This is the dead letter stream in the metadata of the stream or consumer itself, or "" if there is none.
     """
     for stream in list(js.streams.values()):
         yield {"stream": stream.name}, stream.config.metadata.get(STREAM_KEY, "")

@@ -95,7 +95,7 @@ def _jetstream(site: Site, snapshot: Snapshot) -> Generator[None, None, Fields |
 def _attention(site: Site, snapshot: Snapshot) -> Generator[None, None, list[Any]]:
     """Return the streams that need attention, followed by the consumers that need it; yield between steps.
 
-    Both begin with the worst.
+    Each of the two parts begins with the worst.
     """
     found: list[Fields] = []
     for row in (yield from _worst(snapshot.streams)):

@@ -50,7 +50,7 @@ class Drift:
     def report(self) -> Generator[Any, None, DeclaredReport]:
         """Return the report of the last comparison, or of a new one if the last one is too old.
 
-        If a comparison is running, yield a future that is done when the comparison has ended.
+        If a comparison must be awaited, yield a future that is done when this comparison has ended.
         """
         if self._waiting is None and self._node.clock.now_ns() >= self._fresh_until_ns:
             self._waiting = []

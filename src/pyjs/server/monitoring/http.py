@@ -187,7 +187,8 @@ class HttpConnection(asyncio.Protocol):
         """Return the number of bytes of answers that the peer's system has not acknowledged.
 
         The unsent bytes in the transport do not show whether a slow peer reads. The kernel takes more of them only
-        when a third of its send buffer of several megabytes is free, which takes much longer than STALLED_S.
+        when a third of its send buffer of several megabytes is free; for that, a slow peer needs much longer than
+        STALLED_S.
         """
         return self.pending_size() + unacknowledged(self.transport.get_extra_info("socket"))
 

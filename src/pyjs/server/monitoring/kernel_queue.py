@@ -21,7 +21,7 @@ class Socket(Protocol):
 
 
 def unacknowledged(sock: Socket | None) -> int:
-    """Return the number of accepted and unacknowledged bytes.
+    """Return the number of bytes that the kernel has accepted for `sock` and the other side has not acknowledged.
 
     Return 0 if there is no open socket, or if the system does not report this number.
     """
