@@ -199,7 +199,7 @@ class Node(Host):
             apply(self, declared, [*changed, *importers(declared, changed)])
 
     def share(self, name: str, exchange: Exchange) -> None:
-        """Apply the imports, exports and mappings of the account `name`, which its token defines."""
+        """Apply the imports, exports and mappings that the token of the account `name` defines."""
         from pyjs.core.exchange.account_exchange import apply
 
         self.exchanges[name] = exchange

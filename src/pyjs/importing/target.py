@@ -74,7 +74,7 @@ class Target:
             self._lock.release()
 
     def account(self, name: str) -> TargetAccount:
-        """Return the streams of an account, after removing unfinished streams of an earlier process."""
+        """Remove unfinished streams that an earlier process left in an account, and return the account's streams."""
         for problem in finish_removals(self._disk, streams_directory(self._root, name)):
             self._log.warn(problem)
         return TargetAccount(self, AccountFiles(self._stores, name), self._configs(name))

@@ -61,7 +61,7 @@ class JszOptions:
 
 
 def jsz_options(arguments: Arguments) -> JszOptions:
-    """Return the options that the arguments of a request for /jsz set.
+    """Return the options of a request for /jsz, read from its arguments.
 
     The argument `consumers` also requests the streams. A request for streams also requests all accounts, unless `acc`
     names one account.

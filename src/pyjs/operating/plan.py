@@ -196,7 +196,7 @@ def _url(arguments: Arguments, options: Options) -> str:
 
 
 def _login_in(options: Options, account: str) -> Login:
-    """Return a login for the account from the configuration, with a token or password in plain text.
+    """Return a login for `account` that the configuration contains with a token or password in plain text.
 
     The login is empty if the configuration requires none.
 

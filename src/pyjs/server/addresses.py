@@ -202,8 +202,8 @@ def client_urls(options: Options, port: int) -> list[str]:
 def reachable(host: str, port: int) -> list[str]:
     """Return the `host:port` addresses at which other machines reach a listener.
 
-    For a wildcard host, loopback and link-local addresses of this machine are left out. If there are no others, only
-    the first address is returned.
+    For a wildcard host, loopback and link-local addresses of this machine are left out. If the machine has no other
+    addresses, only the first of them is returned.
     """
     if host not in WILDCARDS:
         return [host_port(host, port)]

@@ -147,7 +147,7 @@ class Answers:
         return self.event(head, account_statz(self.monitored, account))
 
     def event(self, head: Mapping[str, object], fields: Mapping[str, object]) -> bytes:
-        """Return an event: the fields of `head`, the description of this server, and the fields of the event."""
+        """Return an event, which has the fields of `head`, the description of this server, and `fields`."""
         return compact_json({**head, "server": self._server(), **fields})
 
     def statistics(self) -> bytes:

@@ -165,7 +165,7 @@ class SystemEvents(SessionEvents):
         self._node.timers.at(self._node.clock.now_ns() + self._interval_ns, self._tick, self)
 
     def _tick(self) -> None:
-        """Publish STATSZ; every CONNS_NS also publish CONNS for each account with connections."""
+        """Publish STATSZ; at intervals of CONNS_NS, also publish CONNS for each account that has connections."""
         self._interval_ns = min(2 * self._interval_ns, STATSZ_NS)
         self._arm()
         system = self._node.system_account

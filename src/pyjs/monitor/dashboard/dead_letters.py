@@ -33,7 +33,7 @@ def is_replay_allowed(site: Site) -> bool:
 
 
 def leader_elsewhere(js: JetStream, stream: Stream) -> str | None:
-    """Return the name of the other server that leads a stream, "" if none leads it, or None if this server does."""
+    """Return the name of another server that leads a stream, "" if no server does, or None if this server does."""
     member = js.shared.member
     if member is None:
         return None

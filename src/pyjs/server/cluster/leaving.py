@@ -262,7 +262,7 @@ class Leaving:
         return True
 
     def _is_elsewhere(self, account: str, subjects: set[bytes]) -> bool:
-        """Return whether one other server has all these subscriptions; without another server, return True."""
+        """Return whether one other server has all these subscriptions; if there is no other server, return True."""
         cluster = self._node.cluster
         if cluster is None or not cluster.routes:
             return True
