@@ -23,7 +23,7 @@ def main() -> int:
 
 
 def find_functions_late() -> None:
-    """Make compiled modules look up each interpreter function at its first call, not all of them at the import."""
+    """Make compiled modules look up each interpreter function when it is first called, instead of at the import."""
     if hasattr(sys, "setdlopenflags"):  # not on Windows
         sys.setdlopenflags(os.RTLD_LAZY)
 

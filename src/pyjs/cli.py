@@ -1,8 +1,8 @@
 """The command line: arguments become Options and a running server, or some output and an exit code.
 
 This module handles flags and files, but no sockets: it imports the server only to start it. Lines that tools read
-(version, `-t`, errors) begin with the name of nats-server, which this program replaces. Exit codes: 0: success; 1:
-refused or failed; 2: invalid command line.
+(version, `-t`, errors) begin with the name of nats-server, which this program replaces. The exit code is 0 after
+success, 1 after a refusal or a failure, and 2 if the command line is invalid.
 
 Source: behaviour of nats-server 2.15.1, except that the exit code after an unknown flag is 2 (nats-server: 0).
 """
@@ -337,7 +337,7 @@ def _send_signal(line: CommandLine) -> int:
 
 
 def _named_pids(text: str) -> list[int]:
-    """Return the pids in `text`, which is a pid, the path of a pid file, or the first digits of pids and a `*`.
+    """Return the pids that `text` names: a pid, the path of a pid file, or the first digits of pids and then `*`.
 
     Raises:
         LookupError: no running server has a pid with these digits, or `text` is neither a pid nor a pid file.

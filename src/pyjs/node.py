@@ -1,9 +1,9 @@
 """The node: accounts, sessions and JetStream, run turn by turn. Its inputs are bytes and times, its output is bytes.
 
-All work is either input (a session handles a read: parse, route, bounded appends) or part of a turn. The
-effects of a turn have a fixed order (core/scheduler.pyx): stores commit, then their PubAcks are sent; API
-requests run; consumers deliver; chores do a step; every connection with output writes once. Each kind of work
-has a share of the turn; the rest waits for the next turn.
+All work is either the handling of a read or a part of a turn. To handle a read, a session parses it, routes its
+messages and appends a bounded amount of data. The effects of a turn have a fixed order (core/scheduler.pyx): stores
+commit, and then their PubAcks are sent; API requests run; consumers deliver; chores do a step; every connection with
+output writes once. Each kind of work has a share of the turn; the rest waits for the next turn.
 
 Long because it creates and ends each part of a server, and applies reloads to it.
 
@@ -199,7 +199,7 @@ class Node(Host):
             apply(self, declared, [*changed, *importers(declared, changed)])
 
     def share(self, name: str, exchange: Exchange) -> None:
-        """Apply the imports, exports and mappings of the account `name`, which its token defines."""
+        """Apply the imports, exports and mappings that the token of the account `name` defines."""
         from pyjs.core.exchange.account_exchange import apply
 
         self.exchanges[name] = exchange
@@ -400,7 +400,7 @@ class Node(Host):
             self.log.debug(f"{session} - Client connection closed: {shown_reason(session.closed_reason)}")
 
     def counters(self, account: Account | None = None) -> tuple[int, int, int, int]:
-        """Return in_msgs, in_bytes, out_msgs, out_bytes of all clients, or of one account's, since the start."""
+        """Return in_msgs, in_bytes, out_msgs, out_bytes since the start, of all clients or of those of `account`."""
         sums = [0, 0, 0, 0]
         for name, counts in self._closed_counters.items():
             if account is None or name == account.name:
@@ -432,7 +432,7 @@ class Node(Host):
         return 0 if self.cluster is None else self.cluster.headcount.elsewhere(account)
 
     def clients_came_elsewhere(self, account: Account) -> None:
-        """Close the newest clients of `account` on this server if the cluster exceeds the limit of the account."""
+        """Close the newest clients of `account` on this server, if the cluster has more of them than are allowed."""
         limits = account.limits
         if not isinstance(limits, AccountLimits) or limits.max_connections < 0:
             return
@@ -450,7 +450,7 @@ class Node(Host):
             session.close(ACCOUNT_FULL[1], ACCOUNT_FULL[0])
 
     def enforce_account_limits(self) -> None:
-        """After a reload, close clients above account limits, newest first, and report excess subscriptions."""
+        """After a reload, close the newest clients beyond the limits of accounts, and report excess subscriptions."""
         for account in self.accounts.values():
             self.clients_came_elsewhere(account)
         for session in self.sessions.values():
@@ -565,7 +565,7 @@ class Node(Host):
             self._in_turn = False
 
     def _end_turn(self, now_ns: int) -> None:
-        """Expire consumers, repair objects after faults, and free unused routes now or when a timer is due."""
+        """Expire consumers, mend objects after faults, free unused routes, and set a timer to free more routes."""
         state, routes = self.turn_state, self.routes
         if state.expired:
             consumers = state.take("expired")
@@ -583,9 +583,9 @@ class Node(Host):
         self._routes_timer = None  # `_end_turn` checks the routes at the end of this turn
 
     def _mend(self) -> None:
-        """Close the sessions and routes in which faults occurred, and reopen such streams and consumers.
+        """Close each session or route, and reopen each stream or consumer, in which a fault occurred.
 
-        The state of such an object may be half changed.
+        A fault may have left the state of its object half changed.
         """
         for owner, _ in self.turn_state.take("faulted"):
             if isinstance(owner, ClientSession):

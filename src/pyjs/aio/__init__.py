@@ -1,4 +1,4 @@
-"""The server inside a Python program: on its event loop, or in a thread for programs without one.
+"""The server inside a Python program: on the program's event loop, or in a thread of its own.
 
     async with pyjs.aio.Server() as server:
         client = await nats.connect(server.client_url)

@@ -1,7 +1,8 @@
-"""The options of a server inside a program: from a configuration file, keyword arguments, a model or Options.
+"""The options of a server inside a program, made from a configuration file, keyword arguments, a model or Options.
 
-Keyword arguments override the file and the model. Without a file and Options, a server listens on a free port of
-127.0.0.1 and has JetStream, in a temporary directory unless the keywords or the model name another one.
+Keyword arguments override the file and the model. If there is neither a file nor Options, the server listens on a
+free port of 127.0.0.1 and has JetStream; its store directory is a temporary one unless the keywords or the model name
+another directory.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def options_from(
 
     Raises:
         ConfigError: the file or a key is invalid; the exception's message states the place, the cause and a fix.
-        TypeError: Options and keys cannot be combined.
+        TypeError: both Options and keys were given.
     """
     if isinstance(source, Options):
         if keys:
@@ -67,7 +68,7 @@ def entries_from(keys: Mapping[str, object]) -> ConfigMap:
     """Return `keys` as entries of a configuration file.
 
     Raises:
-        ConfigError: a configuration file cannot contain a value.
+        ConfigError: a value has a type that a configuration file cannot contain.
     """
     entries = ConfigMap()
     for name, data in keys.items():

@@ -1,7 +1,7 @@
 """One server on the event loop of a program: use it with `async with`, or call `start` and `stop`.
 
-A thin wrapper around pyjs.server: converts the arguments to Options, sends the log to the program's logging, and
-creates a new server for each start.
+This is a thin wrapper around pyjs.server. It converts the arguments to Options, sends the log to the program's
+logging, and creates a new server for each start.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ class Server:
         listens on a free port of 127.0.0.1 and stores its streams in a directory that is removed when the server
         stops.
 
-        Log lines go to `logger` (by default "pyjs.server"), or to the `log_file` of the configuration. With
-        `spin`, the loop checks for input for up to 50 us before it sleeps: answers are faster, but the server uses a
-        whole core.
+        Log lines go to the `log_file` of the configuration if there is one, otherwise to `logger` (by default
+        "pyjs.server"). With `spin`, the loop checks for input for up to 50 us before it sleeps: answers are faster,
+        but the server uses a whole core.
 
         Raises:
             ConfigError: the configuration is invalid; the message states the place, the cause and a fix.

@@ -1,7 +1,8 @@
 """`pyjs-server import`: command line, import, report and exit code.
 
-Exit codes: 0: everything was imported; 1: a stream, a consumer or messages could not be imported; 2: nothing was
-imported (no such directory, a server uses one of the two directories, an invalid configuration).
+The exit code is 0 if everything was imported, and 1 if a stream, a consumer or messages could not be imported. It is
+2 if nothing was imported, because a directory is missing, a server uses one of the two directories, or the
+configuration is invalid.
 """
 
 from __future__ import annotations
@@ -98,7 +99,7 @@ def run(words: list[str], world: Surroundings) -> int:
 
 
 def _parsed(words: list[str]) -> tuple[dict[str, str], list[str], str]:
-    """Return the flags, the other words, and the error message about them, or ""."""
+    """Return the flags, the other words, and the error message if one of these is wrong, otherwise ""."""
     given: dict[str, str] = {}
     places, left = [], iter(words)
     for word in left:
@@ -178,7 +179,7 @@ class _Import:
             StreamImport(stream, account, report, self._progress.advance).run()
 
     def _serves(self, account: str) -> bool:
-        """Return whether the configuration of this server gives an account JetStream.
+        """Return whether the configuration of this server enables JetStream for an account.
 
         In operator mode, the result is always True.
         """
@@ -198,7 +199,7 @@ class _Import:
         return KeyRing(options.key, ALGORITHMS[options.cipher], self._world.rng.randbytes, options.prev_key)
 
     def _size(self, source: Source) -> int:
-        """Return the size in bytes of all blocks that can be read."""
+        """Return the total size, in bytes, of the blocks that can be read."""
         total = 0
         for account in source.accounts():
             for directory in source.streams(account):

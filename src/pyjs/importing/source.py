@@ -56,14 +56,14 @@ class SourceStream:
         )
 
     def sizes(self) -> dict[str, int | None]:
-        """Return the size in bytes of each file of messages by file name, or None for a file that cannot be opened.
+        """Return the size of each message file in bytes, by file name; None stands for a file that cannot be opened.
 
         If the sizes change, a server is writing to the files.
         """
         return {name: self._size_or_none(f"{self._messages}/{name}") for name in self._names()}
 
     def size(self) -> int:
-        """Return the size in bytes of all blocks that can be read."""
+        """Return the total size, in bytes, of the blocks that can be read."""
         return sum(self._size_or_none(self._block_path(number)) or 0 for number in self.blocks)
 
     def file(self, name: str) -> bytes | None:
@@ -178,7 +178,7 @@ class Source:
         return [f"{parent}/{name}" for name in names if self._disk.is_directory(f"{parent}/{name}")]
 
     def others(self) -> Iterator[str]:
-        """Yield the entries of account directories other than `streams`, as paths relative to `root`."""
+        """Yield all entries of the account directories, except `streams`, as paths relative to `root`."""
         for account in names_in(self._disk, self.root):
             for name in names_in(self._disk, f"{self.root}/{account}"):
                 if name != "streams":
@@ -201,7 +201,7 @@ def names_in(disk: Disk, directory: str) -> list[str]:
 def find_source(disk: Disk, directory: str) -> str:
     """Return the `jetstream` directory of a nats-server.
 
-    This is `directory` itself, or the directory of this name in it.
+    This is the directory `jetstream` in `directory` if there is one, otherwise `directory` itself.
 
     Raises:
         NotImported: there is no such directory, it has no streams, or pyjs-server wrote it.

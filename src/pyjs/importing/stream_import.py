@@ -1,7 +1,7 @@
 """The import of one stream: its configuration, its blocks, its index and its consumers.
 
 Damaged messages, and consumers that cannot be stored, are left out and reported. After any other problem the
-stream is refused, and all its files are removed.
+stream is refused, and all files that the import wrote for it are removed.
 
 Source: rules of a restore (pyjs.jetstream.transfer); `loadMsgs` and `recoverMsgBlock` of nats-server.
 """

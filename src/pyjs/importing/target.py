@@ -3,7 +3,7 @@
 A stream is built in a temporary directory, which is renamed when the stream is complete and durable. A starting
 server removes temporary directories, so after a kill the stream is either complete or absent.
 
-This thread does the work that a server does in other threads, step by step.
+The work for which a server has other threads is done here in one thread, step by step.
 """
 
 from __future__ import annotations
@@ -74,13 +74,16 @@ class Target:
             self._lock.release()
 
     def account(self, name: str) -> TargetAccount:
-        """Return the streams of an account, after removing unfinished streams of an earlier process."""
+        """Remove unfinished streams that an earlier process left in an account, and return the account's streams."""
         for problem in finish_removals(self._disk, streams_directory(self._root, name)):
             self._log.warn(problem)
         return TargetAccount(self, AccountFiles(self._stores, name), self._configs(name))
 
     def _configs(self, account: str) -> dict[str, StreamConfig]:
-        """Return the configurations of an account's stored streams in all workers, except unreadable ones."""
+        """Return the configurations of an account's streams in the directories of all workers, by stream name.
+
+        Configurations that cannot be read are left out.
+        """
         found: dict[str, StreamConfig] = {}
         for root in (self._root, *worker_roots(self._disk, self._root)):
             self._read_configs(streams_directory(root, account), found)
@@ -181,7 +184,7 @@ class TargetAccount:
         """Sync a complete stream, and move it from its temporary directory to its final directory.
 
         Raises:
-            StoreFailed: the stream was not imported; the message says so if its directory remains.
+            StoreFailed: the stream was not imported. If its directory remains, the error message asks to remove it.
         """
         target, writer = self.target, build.writer
         writer.commit()
@@ -198,7 +201,7 @@ class TargetAccount:
         self._add(writer.config)
 
     def _take_back(self, build: Build, error: StoreFailed) -> None:
-        """Remove the final directory of a stream, if the stream was moved there before the move failed.
+        """Remove the final directory of a stream, if a move that failed has left the stream there.
 
         Raises:
             StoreFailed: the directory cannot be removed.

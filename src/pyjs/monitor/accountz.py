@@ -94,7 +94,7 @@ def _of_token(trust: TrustedAccounts | None, account: Account, now_ns: int) -> J
 
 
 def accstatz(monitored: Monitored, arguments: Arguments, now_ns: int) -> JsonDict:
-    """Return the counters of all accounts with connections or, with the argument `unused`, of all accounts.
+    """Return the counters of the accounts that have connections or, with the argument `unused`, of all accounts.
 
     Raises:
         BadArgument: an argument is invalid; the error message is that of nats-server.

@@ -71,7 +71,7 @@ class ConnzOptions:
 
 
 def connz_options(arguments: Arguments) -> ConnzOptions:
-    """Return the options that the arguments of a request for /connz set.
+    """Return the options of a request for /connz, read from its arguments.
 
     Raises:
         BadArgument: an argument is invalid; the error message is that of nats-server.

@@ -26,7 +26,7 @@ def pretty_items(values: list[JsonDict], depth: int) -> bytes:
 
 
 def pretty_pieces(value: JsonDict, name: str, items: list[bytes]) -> list[bytes]:
-    """Return pieces of indented JSON: `value` with the additional last member `name`, a list of `items`.
+    """Return the indented JSON of `value`, with the list of `items` added as its last member `name`, in pieces.
 
     `value` and `items` must not be empty.
     """

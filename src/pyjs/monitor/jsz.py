@@ -36,7 +36,7 @@ UINT64 = 1 << 64  # as in nats-server, -1 (no limit) is shown as an unsigned num
 
 
 class Led(NamedTuple):
-    """The restrictions of a request for /jsz to leaders."""
+    """The restrictions to leaders that a request for /jsz sets."""
 
     metadata: bool = False  # only the leader of the metadata group answers
     streams: bool = False  # streams led by another server are left out
@@ -61,9 +61,10 @@ class JszOptions:
 
 
 def jsz_options(arguments: Arguments) -> JszOptions:
-    """Return the options that the arguments of a request for /jsz set.
+    """Return the options of a request for /jsz, read from its arguments.
 
-    `consumers` also requests the streams, and streams also request the accounts unless `acc` names one.
+    The argument `consumers` also requests the streams. A request for streams also requests all accounts, unless `acc`
+    names one account.
 
     Raises:
         BadArgument: an argument is invalid; the error message is that of nats-server.

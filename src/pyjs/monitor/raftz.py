@@ -2,8 +2,9 @@
 
 Only a server in a JetStream cluster has groups. Without `acc`, the answer has the only group of the system account,
 the metadata group. A consumer belongs to the group of its stream and is not listed. Where nats-server shows the
-length of a queue, this server shows the corresponding number of its own: proposals without a result, and committed
-entries that are not applied yet. The log does not store the times of its entries, so `wal` shows no times.
+lengths of its queues of proposals and of entries to apply, this server shows the number of proposals without a result
+and the number of committed entries that are not applied yet. The log does not store the times of its entries, so
+`wal` shows no times.
 
 Source: monitoring section of nats.docs; fields, their order and texts as a cluster of nats-server 2.15.1 answers,
 tests/conformance/test_cluster_answers.py.
@@ -45,8 +46,8 @@ def has_groups(monitored: Monitored) -> bool:
 def raftz(monitored: Monitored, account: str, group: str) -> Generator[None, None, JsonDict]:
     """Return the replicated groups by account and name; yield between steps.
 
-    `account` and `group` select groups. An empty `account` selects the system account, and an empty `group` all
-    groups of the account. Return {} if no group matches.
+    `account` and `group` select groups. If `account` is empty, it is the system account; if `group` is empty, all
+    groups of the account are selected. Return {} if no group matches.
     """
     jetstream = monitored.node.jetstream
     member = None if jetstream is None else jetstream.shared.member

@@ -85,9 +85,10 @@ class Router:
         self._views["/subscriptionsz"] = self._views["/subsz"]
 
     def answer(self, target: str, posted: Posted | None = None) -> Generator[Any, None, Response]:
-        """Return the response to a request for `target`; yield between steps, or a future to wait for.
+        """Return the response to a request for `target`; yield between steps.
 
-        `posted` is the request if it is a POST; only the actions of the dashboard differ from GET then.
+        If a step yields a future, the caller must wait for it. `posted` is the request if its method is POST,
+        otherwise None; only the actions of the dashboard distinguish POST from GET.
         """
         path, query = split_target(target, self._base)
         if isinstance(path, Response):

@@ -2,7 +2,7 @@
 
 This module knows nothing of the effects of keys. Names are those of the configuration file, sizes are bytes, and
 durations are nanoseconds as elsewhere in /varz. A password, a token and the login in a URL are replaced by
-stars. nats-server has no such object: without the argument, /varz is the same on both.
+stars. nats-server has no such object; without the argument, /varz has the same fields on both servers.
 """
 
 from __future__ import annotations

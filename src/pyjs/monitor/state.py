@@ -33,7 +33,7 @@ def no_asset(name: str) -> bytes | None:
 
 
 def no_turns(steps: Iterator[Step]) -> Generator[Any, None, None]:
-    """Run no step: nothing that only reads needs the turns of the server."""
+    """Run none of the steps; this is for answers that change nothing, and so do not need the turns of the node."""
     yield from ()
 
 

@@ -1,9 +1,9 @@
-"""`pyjs-server alias DIRECTORY`: the name `nats-server` for this server, for scripts and charts that call it.
+"""`pyjs-server alias DIRECTORY` links the name `nats-server` to this server, for scripts and charts that use it.
 
 No other command makes this link, and an existing file is never replaced, so that the link cannot hide a real
 nats-server by accident.
 
-Exit codes: 0: the link was made, or exists already; 1: it was not made; 2: invalid command line.
+The exit code is 0 if the link was made or exists already, 1 if it was not made, and 2 if the command line is invalid.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A connection of an operator to a running server: blocking, with some requests at a time.
+"""A blocking connection of an operator to a running server, for a few requests at a time.
 
 The connection is not a client for applications: it has only the operations that a command needs, and limits all
 input, since the server may be any program.
@@ -143,7 +143,7 @@ class OperatorConnection:
         Each request is a subject and a body. The answer is None for a request without a responder (status 503).
 
         Raises:
-            AskFailed: no answer in time, or the user may not send a request.
+            AskFailed: an answer does not arrive in time, or the user may not send a request.
         """
         first = self._sent
         for subject, body in requests:
@@ -201,7 +201,7 @@ class OperatorConnection:
             pass
 
     def _answer(self) -> tuple[int, dict[str, object] | None]:
-        """Return the number of the request that the next message answers, and its answer, or None for status 503.
+        """Return (number of a request, its answer) from the next message; the answer is None for status 503.
 
         Raises:
             AskFailed: the connection fails, or the message is not valid.
@@ -229,7 +229,7 @@ class OperatorConnection:
         """Return the verb and the rest of the next line that is not a PING; answer PINGs.
 
         Raises:
-            AskFailed: -ERR, or the connection ends.
+            AskFailed: the server sends -ERR, or the connection ends.
         """
         while True:
             verb, _, line = self._line().partition(b" ")

@@ -1,4 +1,4 @@
-"""The login of an operating command: from its flags, or from the variables that the `nats` command reads.
+"""The login of an operating command, read from its flags or from the variables that the `nats` command reads.
 
 Other users of the machine see the arguments of a process, so a password is better in a file or a variable.
 
@@ -32,7 +32,7 @@ VARIABLES = {
 
 
 def read_login(options: Mapping[str, str], environment: Mapping[str, str]) -> Login | None:
-    """Return the login of the flags, or else that of the variables; None if neither has one.
+    """Return the login in the flags, otherwise the login in the variables, or None if neither contains one.
 
     Raises:
         AskFailed: flags contradict each other, or a file cannot be read or is not a credentials file.

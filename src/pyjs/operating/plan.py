@@ -1,6 +1,7 @@
-"""`pyjs-server plan -c FILE`: shows the changes that applying the file would make; changes nothing.
+"""`pyjs-server plan -c FILE` shows the changes that applying the file would make; it changes nothing.
 
-Exit codes: 0: nothing to do; 1: an error; 2: changes, or assets that cannot be changed.
+The exit code is 0 if there is nothing to do, 1 after an error, and 2 if there are changes to make or assets that
+cannot be changed.
 """
 
 from __future__ import annotations
@@ -195,7 +196,7 @@ def _url(arguments: Arguments, options: Options) -> str:
 
 
 def _login_in(options: Options, account: str) -> Login:
-    """Return a login for the account from the configuration, with a token or password in plain text.
+    """Return a login for `account` that the configuration contains with a token or password in plain text.
 
     The login is empty if the configuration requires none.
 

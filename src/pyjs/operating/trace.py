@@ -1,6 +1,7 @@
-"""`pyjs-server trace`: start or stop the trace of one connection of a running server.
+"""`pyjs-server trace` starts or stops the trace of one connection of a running server.
 
-Exit codes: 0: the trace began or ended; 1: the server cannot be reached or refuses; 2: invalid command line.
+The exit code is 0 if the trace began or ended, 1 if the server cannot be reached or refuses the request, and 2 if the
+command line is invalid.
 """
 
 from __future__ import annotations

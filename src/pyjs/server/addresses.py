@@ -104,7 +104,7 @@ def _failed(host: str, port: int, error: OSError) -> ListenFailed:
 def reserve(host: str, port: int) -> socket.socket:
     """Reserve a port: return a bound socket that does not listen.
 
-    Only sockets bound with `shared` can use the same host and port.
+    Until this socket is closed, only sockets that are bound with `shared` can use the same host and port.
 
     Raises:
         ListenFailed: the port cannot be used, for example because another program listens on it.
@@ -189,7 +189,11 @@ def urls(scheme: str, host: str, port: int) -> list[str]:
 
 
 def client_urls(options: Options, port: int) -> list[str]:
-    """Return the `host:port` addresses for clients: the advertised one, or those of this machine with `port`."""
+    """Return the `host:port` addresses that clients should use.
+
+    If an address is advertised, it is the only one. Otherwise they are the addresses at which other machines reach
+    `port`.
+    """
     if options.client_advertise:
         return [host_port(*advertised_address(options.client_advertise, port))]
     return reachable(options.host, port)
@@ -198,8 +202,8 @@ def client_urls(options: Options, port: int) -> list[str]:
 def reachable(host: str, port: int) -> list[str]:
     """Return the `host:port` addresses at which other machines reach a listener.
 
-    For a wildcard host, loopback and link-local addresses of this machine are left out. If there are no others, only
-    the first address is returned.
+    For a wildcard host, loopback and link-local addresses of this machine are left out. If the machine has no other
+    addresses, only the first of them is returned.
     """
     if host not in WILDCARDS:
         return [host_port(host, port)]
@@ -211,9 +215,9 @@ def reachable(host: str, port: int) -> list[str]:
 
 
 def local_ips() -> list[str]:
-    """Return this machine's IP addresses by interface, with the IPv4 address of each interface first.
+    """Return this machine's IP addresses, one interface after another; each interface begins with its IPv4 address.
 
-    If there are none, return only 127.0.0.1.
+    If there are no addresses, return only 127.0.0.1.
     """
     v6 = _ipv6_by_interface()
     ips: list[str] = []

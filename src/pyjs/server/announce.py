@@ -66,7 +66,7 @@ def node_name(server_id: str) -> str:
 def announce_jetstream(log: Log, options: Options, effective: Options) -> None:
     """Log the settings of JetStream before the recovery.
 
-    `effective` is `options` with the defaults that depend on the machine filled in.
+    `effective` are the same options, with values in place of the defaults that depend on the machine.
     """
     jetstream = effective.jetstream
     if not options.jetstream.store_dir:

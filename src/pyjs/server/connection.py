@@ -194,7 +194,7 @@ class Connection(asyncio.BufferedProtocol, Link):
         self.transport.close()
 
     def eof_received(self) -> bool:
-        """End the input of the session after the next turn; after `hang_up`, leave that to `hear_out`.
+        """After the next turn, end the input of the session; if `hang_up` was called, leave this to `hear_out`.
 
         Return True, so that asyncio keeps the transport open for the last output.
         """
@@ -261,7 +261,7 @@ class Connection(asyncio.BufferedProtocol, Link):
 
     # -- called by an encrypting transport -------------------------------------------------------------------
     def encrypted(self, peer: TlsPeer) -> None:
-        """Store the TLS parameters in `peer`, and mark the connection as ready: the TLS handshake is complete."""
+        """Keep `peer`, which has the TLS parameters, and mark the connection as ready after the TLS handshake."""
         self.tls = peer
         self.ready = True
         self.note("TLS handshake complete")

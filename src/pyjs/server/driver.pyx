@@ -1,9 +1,10 @@
 """The turns of the node on the event loop: one turn per iteration.
 
-Code that needs a turn calls `wake`; all reads of one iteration share the turn at its end. If iterations have
-only one read each (clients that wait for each answer), the turn runs directly after the read, which saves a
-pass through the loop. To notice when this changes, every SAMPLE-th such read waits for the end of its iteration; if a
-second read arrives before the end, all reads wait for a while.
+Code that needs a turn calls `wake`; all reads of one iteration share the turn at the end of the iteration. If
+iterations have only one read each, as with a client that waits for each answer, the turn runs directly after the
+read, which saves a pass through the loop. To notice when this changes, every SAMPLE-th such read waits for the end of
+its iteration. If a second read arrives before that end, the next CROWDED reads also wait for the ends of their
+iterations.
 
 The node's next deadline sets the only timer. This module knows nothing of sockets or of the work of a turn.
 Compiled, because a client that waits for each answer pays for a whole turn (measured in benchmarks/: reqrep,
@@ -50,7 +51,7 @@ cdef class Driver:
             self.loop.call_soon(self.run_turn)
 
     def wake_for_input(self) -> None:
-        """Run a turn for a read: at once if this iteration probably has no other read, otherwise at its end."""
+        """Run a turn for a read: now if this iteration probably has no other read, otherwise at its end."""
         if self.waked:
             if self.has_read:
                 self.lone = -CROWDED
@@ -69,7 +70,7 @@ cdef class Driver:
             self.loop.call_exception_handler({"message": "Exception in a turn", "exception": error})
 
     def wake_if_needed(self) -> None:
-        """Request a turn as `wake_for_input` does, unless the node is idle; then only update the timer."""
+        """Only update the timer if the node is idle; otherwise request a turn as `wake_for_input` does."""
         if self.waked or not self.node.turn_state.idle:
             self.wake_for_input()
         else:

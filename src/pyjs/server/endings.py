@@ -1,7 +1,7 @@
-"""Clean-up of closed connections: a bounded amount after each turn, however many close at the same time.
+"""Clean-up of closed connections; after each turn, a bounded part of it is done.
 
-Ending a session removes its subscriptions, copies it for monitoring and frees its buffers: some 30 us. This
-module handles only callables, not sessions.
+Ending a session removes its subscriptions, copies the session for monitoring and frees its buffers, which takes some
+30 us. This module handles only callables, not sessions.
 """
 
 from __future__ import annotations

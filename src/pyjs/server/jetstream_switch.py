@@ -1,7 +1,8 @@
-"""The start and stop of JetStream: with the server, by a reload, and in lame duck mode.
+"""The start and the stop of JetStream.
 
-Stopping takes several turns: written bytes are synced, PubAcks that wait for the sync are sent, the stores are
-closed, and then the callbacks of `stop` are called.
+JetStream starts with the server or by a reload; it stops with the server, by a reload, or in lame duck mode. A stop
+takes several turns: written bytes are synced, PubAcks that wait for the sync are sent, the stores are closed, and
+then the callbacks of `stop` are called.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Lame duck mode: accept no more clients, ask them to move to another server, close the rest one by one, stop.
+"""Lame duck mode: refuse new clients, ask the others to move to another server, close the rest one by one, stop.
 
-The closes are spread over the lame duck duration less the grace period, at most one second apart. Each
-happens at a random moment in the second half of its interval, so that clients do not all reconnect elsewhere
-at the same time.
+Clients are closed at intervals: the lame duck duration minus the grace period, divided by the number of clients, but
+at most one second. Each close happens at a random moment in the second half of its interval, so that clients do not
+all reconnect elsewhere at the same time.
 """
 
 from __future__ import annotations

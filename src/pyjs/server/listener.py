@@ -127,14 +127,14 @@ class Listener:
 def is_free(fd: int) -> bool:
     """Return whether `fd` is not one of the reserved descriptors.
 
-    The kernel always assigns the lowest free number.
+    The kernel always assigns the lowest free number, so a reserved one is assigned only if few are left.
     """
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return limit == resource.RLIM_INFINITY or fd < limit - min(RESERVED_MAX, limit // RESERVED_SHARE)
 
 
 def descriptors_are_free() -> bool:
-    """Return whether a descriptor is free that is not reserved."""
+    """Return whether at least one descriptor is free and not reserved."""
     try:
         fd = os.open(os.devnull, os.O_RDONLY)
     except OSError:

@@ -90,7 +90,10 @@ class Logger(Log):
         return self._colored
 
     def status(self, text: str) -> None:
-        """Show `text` on the last line if the log is a terminal, in place of the last status; "" removes it."""
+        """Show `text` on the last line of a terminal, in place of the previous status; "" removes the status.
+
+        Do nothing if the log is not a terminal.
+        """
         if self._colored and text != self._status:
             self._status = ""
             self._put(CLEAR + text.encode())

@@ -58,7 +58,7 @@ def read_again(old: Options) -> tuple[Options, list[Change]]:
     """Reread the configuration file of `old`, and return the new options and the changes.
 
     Raises:
-        ReloadRefused: a changed key cannot change while the server runs, there is no file, or it cannot be read.
+        ReloadRefused: a changed key requires a restart, there is no configuration file, or the file cannot be read.
         ConfigError: the configuration is invalid.
     """
     if old.config_path is None:

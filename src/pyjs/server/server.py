@@ -93,7 +93,7 @@ class State(enum.Enum):
 
 
 class Server:
-    """A NATS server on one event loop; it can be started once and stopped once."""
+    """A NATS server on one event loop; it can be started only once, and not again after a stop."""
 
     def __init__(self, options: Options, log: Log, scratch: ScratchStore | None = None) -> None:
         self.options = options
@@ -299,7 +299,7 @@ class Server:
             await self._routes.wait_known()
 
     async def _meet(self, worker: Worker, stands_in: bool) -> None:
-        """Open the routes to the other workers and wait for them, so that clients can use the streams at once."""
+        """Open the routes to the other workers, and wait for those workers, so that clients can use the streams."""
         await self._start_routes()
         assert self._routes is not None
         try:
@@ -350,7 +350,7 @@ class Server:
     def declared_report(self) -> Generator[Any, None, DeclaredReport]:
         """Compare the streams and consumers with the declared ones in steps, and return a report.
 
-        A step may yield a future to wait for.
+        A step may yield a future, for which the caller must wait.
         """
         return self._jetstream.declared.report()
 
@@ -502,7 +502,7 @@ class Server:
     def request_stop(self) -> None:
         """Begin to stop the server, and return before it has stopped.
 
-        A server that is starting stops after its start.
+        A server that is still starting stops as soon as it has started.
         """
         self._stop_asked = True
         if self.state is State.STARTING:
@@ -604,7 +604,7 @@ class Server:
             attempt(self.log, self._routes.stop)
 
     async def _hear_streams(self) -> None:
-        """Wait up to `STREAMS_S` for the last messages from the streams of other workers, if all workers stop."""
+        """If all workers stop, wait up to `STREAMS_S` for the last messages from the streams of other workers."""
         if self.stops_with_all and self._routes is not None:
             with suppress(TimeoutError):
                 async with asyncio.timeout(STREAMS_S):
@@ -628,7 +628,7 @@ class Server:
     def abort(self) -> None:
         """Stop at once, without the loop; the streams are closed as the last turn left them.
 
-        Only for a server whose loop has ended. PubAcks that wait for a sync are never sent.
+        This is meant for a server whose loop has ended. PubAcks that wait for a sync are never sent.
         """
         if self.state in (State.NEW, State.STOPPED) or self._pid != os.getpid():
             return

@@ -2,17 +2,17 @@
 
 A client that waits for each answer sends its next request within microseconds; waking a sleeping thread takes
 longer. So the loop remains awake for SPIN_NS after each turn: a callback schedules itself again until the time
-has passed or a turn has run. Input during a spin earns three credits, a spin without input costs one; so at
-least one spin in four must succeed. Without credit, the loop sleeps at once. One spin is then tried after some short
-waits; after each failed attempt, more short waits are needed before the next one.
+has passed or a turn has run. Input during a spin earns three credits, and a spin without input costs one, so at
+least one spin in four must succeed. Without credit, the loop sleeps immediately. After some short sleeps, one spin is
+tried; each time this fails, more short sleeps are needed before the next try.
 
-If other programs need the core, a spin can take it from the client that it waits for: three servers of a cluster that
-spin on two cores answer half as many requests. The kernel preempts such spins. But it also preempts a spin when the
-client that got its answer wakes on the same core, and in that case spinning is faster nevertheless. So preemptions
-only begin a trial: the loop spins for some turns, sleeps at once for as many, and continues for a while with the
-faster method.
+If other programs need the core, a spin can take it from the very client whose request the loop waits for: three
+servers of a cluster that spin on two cores answer half as many requests. The kernel preempts such spins. But the
+kernel also preempts a spin when the client that got its answer wakes on the same core, and in that case spinning is
+faster nevertheless. Therefore, preemptions only begin a trial: the loop spins for some turns, sleeps immediately for
+as many turns, and then uses the faster method for a while.
 
-Spinning works on any asyncio loop. Benchmark: reqrep, jssync-1 and direct-1 of benchmarks/run.py, and pull-none,
+Spinning works on any asyncio loop. Benchmarks: reqrep, jssync-1 and direct-1 of benchmarks/run.py, and pull-none,
 where spins fail. Compiled, because a client that waits for each answer pays for the checks and turns.
 """
 
@@ -45,9 +45,10 @@ cdef double CLEARLY = 0.75
 cdef class Core:
     """A limiter of spins, so that they do not take the core from other processes.
 
-    If the kernel preempts many spins, a trial begins. It has STAGES stages, alternately without and with spins, and
-    compares their times. If `has_neighbours` is true (the server is in a cluster), there is no trial: spinning stops
-    for REST_NS, since spins cost other servers on this machine more than this server gains.
+    If the kernel preempts many spins, a trial begins. It has STAGES stages, alternately without and with spins. The
+    times of the two kinds of stages are compared. If `has_neighbours` is true (the server is in a cluster), there is
+    no trial; instead, spinning stops for REST_NS, since spins cost other servers on this machine more than this
+    server gains.
     """
 
     cdef bint has_neighbours
@@ -98,7 +99,10 @@ cdef class Core:
         return True
 
     cdef int check(self, int64_t now_ns) except -1:
-        """Begin a trial or rest if many of the last spins were preempted, unless a trial's result is still valid."""
+        """Begin a trial, or stop spinning for a while, if the kernel has preempted many of the last spins.
+
+        Do neither during a trial, or as long as the result of a trial is used.
+        """
         cdef int64_t count = preemptions()
         if count - self.preempted >= PREEMPTED_MAX and not self.stages and now_ns >= self.trial_due_ns:
             if self.has_neighbours:
@@ -149,7 +153,7 @@ cdef class Spin:
             self.call_soon(self.look)
 
     cdef void count_wait(self, int64_t wait_ns) noexcept:
-        """Count a wait if it was short; after enough short waits, allow one spin as a trial."""
+        """Count a wait if it was short; after enough short waits, give the credit for one spin."""
         if wait_ns < SHORT_NS:
             self.waits += 1
         if self.waits >= self.waits_needed:

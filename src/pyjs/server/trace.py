@@ -5,8 +5,8 @@ parsed a second time, separately from the session, so tracing costs nothing whil
 `trace_on` of its log, and a traced connection has a log of its own. Each byte is examined once, however small the
 reads are.
 
-Passwords, tokens, JWTs and seeds of nkeys are not shown. If tracing starts in the middle of an operation, its
-rest is skipped; lines of a payload that look like operations may then be shown as such.
+Passwords, tokens, JWTs and seeds of nkeys are not shown. If tracing starts in the middle of an operation, the rest of
+this operation is skipped; but if its payload has lines that look like operations, they may be shown as operations.
 
 Lines have the form of nats-server 2.15.1: `<<- [PUB foo 5]`, `<<- MSG_PAYLOAD: ["hello"]`, `->> [PONG]`.
 """
@@ -39,7 +39,7 @@ SIZE_DIGITS_MAX = 10  # of a payload's size
 
 
 class Tracer:
-    """A logger of one direction of the protocol of one connection."""
+    """A logger of the operations that one connection receives, or of those that it sends."""
 
     def __init__(
         self, session: ClientSession, log: Log, direction: str, size_max: int, *, amid: bool = False

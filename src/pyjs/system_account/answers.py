@@ -1,6 +1,7 @@
-"""The answers to system requests: a description of the server, and the contents of a monitoring page, in steps.
+"""The answers to system requests, composed in steps.
 
-Every answer begins with a description of the server (`server`); `data` is the contents of a monitoring page.
+Every answer begins with a description of the server (the field `server`). Most answers also have the contents of a
+monitoring page (the field `data`).
 This module knows nothing of subscriptions (see requests.py).
 
 Source: nats.docs "System Events"; fields and their order probed on nats-server 2.15.1
@@ -146,7 +147,7 @@ class Answers:
         return self.event(head, account_statz(self.monitored, account))
 
     def event(self, head: Mapping[str, object], fields: Mapping[str, object]) -> bytes:
-        """Return an event: the fields of `head`, the description of this server, and the fields of the event."""
+        """Return an event, which has the fields of `head`, the description of this server, and `fields`."""
         return compact_json({**head, "server": self._server(), **fields})
 
     def statistics(self) -> bytes:

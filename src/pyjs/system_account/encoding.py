@@ -1,7 +1,7 @@
 """Compression of answers and traces, if their receiver requests it with `Accept-Encoding`.
 
-"snappy" means its framing format, which the `nats` command requests. With any encoding other than snappy and gzip,
-the answer is sent uncompressed (`identity`).
+The value "snappy" stands for the framing format of Snappy, which the `nats` command requests. If another encoding
+than snappy and gzip is requested, the answer is sent uncompressed (`identity`).
 
 Source: probed on nats-server 2.15.1 (tests/conformance/test_system_account.py).
 """

@@ -1,8 +1,9 @@
 """Events published to the system account: logins, disconnects, refused logins, and statistics.
 
 An event is composed only if it has a subscriber. Sessions open and close in the middle of other work, so
-events are queued, and a chore publishes a few in each step; beyond QUEUE_MAX the oldest are dropped. If the
-number of connections of an account changes several times before it is published, it is reported once.
+events are queued, and a chore publishes a few in each step; beyond QUEUE_MAX, the oldest events are dropped. If the
+number of connections of an account changes several times before the event about it is published, there is only one
+such event, with the last number.
 
 Source: nats.docs "System Events"; subjects, fields and order probed on nats-server 2.15.1
 (tests/conformance/test_system_events.py).
@@ -149,7 +150,7 @@ class SystemEvents(SessionEvents):
             system.send(subject, self._answers().description())
 
     def traced(self, trace: Trace) -> None:
-        """Publish a trace, after the PubAck if a stream stores the traced message."""
+        """Publish a trace; if a stream stores the traced message, the trace is published after the PubAck."""
         request: dict[str, object] = {"header": dict(sorted(trace.headers.items())), "msgsize": trace.size}
         hops = {"hops": trace.hops} if trace.hops else {}
         body = self._answers().event({}, {"request": request, **hops, "events": trace.events})
@@ -164,7 +165,7 @@ class SystemEvents(SessionEvents):
         self._node.timers.at(self._node.clock.now_ns() + self._interval_ns, self._tick, self)
 
     def _tick(self) -> None:
-        """Publish STATSZ; every CONNS_NS also publish CONNS for each account with connections."""
+        """Publish STATSZ; at intervals of CONNS_NS, also publish CONNS for each account that has connections."""
         self._interval_ns = min(2 * self._interval_ns, STATSZ_NS)
         self._arm()
         system = self._node.system_account

@@ -1,6 +1,6 @@
 """The request of an operator to remove all streams of an account: `$JS.API.ACCOUNT.PURGE.<account>`.
 
-Only the system account offers this request. The answer is sent once all streams are durably removed. An unknown
+Only the system account offers this request. The answer is sent after all streams were durably removed. An unknown
 account and an account without streams get the same answer.
 
 Source: answers, log line and audit probed on nats-server 2.15.1 (tests/conformance/test_system_account.py).
@@ -34,7 +34,7 @@ RESPONSE = "io.nats.jetstream.api.v1.account_purge_response"
 def purge(node: Node, system: Account, request: Request) -> Generator[Step, None, bytes | None]:
     """Remove all streams of the account named in the subject; return the answer.
 
-    Return None if JetStream is off, or another server or worker answers.
+    Return None if JetStream is off, or if another server or worker answers.
     """
     server, name = node.jetstream, request.subject.rpartition(b".")[2].decode("utf-8", "replace")
     if server is None:

@@ -1,5 +1,7 @@
 """Keys, tokens and credentials of operators, accounts and users, for tests and for a first try of operator mode.
 
+The command
+
     python -m pyjs.testing.jwt DIRECTORY
 
 writes an operator, the accounts SYS, ORDERS and BILLING, credentials of users, and a server.conf that uses them. The
@@ -49,7 +51,7 @@ def token(
     issued_at: int | None = None,
     **claims: Any,
 ) -> str:
-    """Return a token of any kind; `claims` are further claims at the top level, such as `exp`.
+    """Return a token of any kind; `claims` are added to its top level, for example `exp`.
 
     `issued_at` is in seconds since the epoch; the default is the current time.
     """
@@ -60,7 +62,7 @@ def token(
 
 
 def operator_token(key: Key, name: str = "operator", **nats: Any) -> str:
-    """Return the token of an operator, signed with its own key."""
+    """Return the token of the operator that `key` belongs to, signed with this key."""
     return token(key, "operator", key.public, name, nats)
 
 
@@ -75,7 +77,7 @@ def account_token(
 ) -> str:
     """Return the token of an account, signed by `operator`.
 
-    The account has no JetStream and no limits, except those in `limits`.
+    The account has no limits and no JetStream, unless `limits` contains them.
     """
     return token(
         operator,

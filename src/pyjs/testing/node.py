@@ -95,7 +95,7 @@ class RawClient:
             self.take()
 
     def send(self, data: bytes) -> None:
-        """Pass one read to the session, and run the node's turns."""
+        """Pass `data` to the session as one read, and run the node's turns."""
         buffer = bytearray(data)
         self.session.receive_buffer(buffer, len(data))
         buffer[:] = bytes(len(data))  # as on a real connection, where the next read overwrites the buffer

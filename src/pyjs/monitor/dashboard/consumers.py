@@ -1,4 +1,4 @@
-"""The list of consumers, and one consumer with its reasons, its receivers and its deliveries without an ack."""
+"""The list of consumers, and one consumer with the reasons for its state, its receivers and its open deliveries."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def consumer_row(site: Site, row: ConsumerRow) -> Steps:
 
 
 def _ready(consumer: Consumer) -> Generator[None, None, None]:
-    """Prepare the next read of the consumer if it is a search; yield if the read needs a step of its own."""
+    """Yield if the next read of the consumer needs a step of its own; first prepare the read if it is a search."""
     if is_searched(consumer):
         yield from prepare(consumer)
         yield

@@ -1,4 +1,4 @@
-"""The dead letters of a stream: whose they are, and whether the page may replay them.
+"""The dead letters in a stream: which streams and consumers send them, and whether the page may replay them.
 
 The replay itself is an action (replay.py). It requires `replay: true` in the login of the monitoring port, because
 not everyone who may see the state of a server may change streams.
@@ -33,7 +33,7 @@ def is_replay_allowed(site: Site) -> bool:
 
 
 def leader_elsewhere(js: JetStream, stream: Stream) -> str | None:
-    """Return the name of the other server that leads a stream, "" if none leads it, or None if this server does."""
+    """Return the name of another server that leads a stream, "" if no server does, or None if this server does."""
     member = js.shared.member
     if member is None:
         return None
@@ -64,7 +64,7 @@ def dead_letters(site: Site, arguments: Arguments) -> Steps:
 
 
 def _senders(js: JetStream, name: str) -> Generator[None, None, tuple[list[Fields], int]]:
-    """Return the first senders of letters to the stream `name`, and the number of all."""
+    """Return the first senders of letters to the stream `name`, and the number of all these senders."""
     found: list[Fields] = []
     total = 0
     assets = _assets(js)
@@ -77,7 +77,10 @@ def _senders(js: JetStream, name: str) -> Generator[None, None, tuple[list[Field
 
 
 def _assets(js: JetStream) -> Iterator[tuple[Fields, str]]:
-    """Yield the names of each stream and each of its consumers, with the target in its own metadata, or ""."""
+    """Yield the names of each stream and of each consumer, together with the name of a dead letter stream.
+
+    This is the dead letter stream in the metadata of the stream or consumer itself, or "" if there is none.
+    """
     for stream in list(js.streams.values()):
         yield {"stream": stream.name}, stream.config.metadata.get(STREAM_KEY, "")
         for consumer in list(stream.consumers.values()):

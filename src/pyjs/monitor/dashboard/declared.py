@@ -1,4 +1,4 @@
-"""The list of declared assets: those that clients have changed first."""
+"""The list of declared assets; by default, it begins with those that differ from the file."""
 
 from __future__ import annotations
 

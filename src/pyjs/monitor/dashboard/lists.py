@@ -1,4 +1,4 @@
-"""Pages of long lists: filtered, sorted and cut in steps, whatever their length."""
+"""Pages of long lists, which are filtered, sorted and cut in steps."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def wanted_by(arguments: Arguments, sorts: Mapping[str, object], default: str) -
     `sorts` has the names of the columns; a minus sign before a name means descending.
 
     Raises:
-        BadArgument: an argument is invalid, or the page ends after the first REACH rows.
+        BadArgument: an argument is invalid, or the page goes beyond the first REACH rows.
     """
     given = arguments.text("sort") or default
     sort, descending = given.removeprefix("-"), given.startswith("-")
@@ -82,7 +82,7 @@ def page_of(
 
 
 def _portion(rows: Iterator[Row], weight: Callable[[Row], int]) -> list[Row]:
-    """Take rows until their weights add up to STEP or more, and return them; [] at the end."""
+    """Take rows until their weights add up to STEP or more, and return them; return [] if no row is left."""
     some: list[Row] = []
     left = STEP
     for row in rows:

@@ -44,7 +44,7 @@ TEXT_MAX = 256  # characters of a text to look for
 
 
 class Refused(Exception):
-    """Raised when the message browser is off; the message of the exception explains how to turn it on."""
+    """Raised when the message browser is off; the text of the exception explains how to turn it on."""
 
 
 class Unreadable(Exception):

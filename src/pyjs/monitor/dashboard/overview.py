@@ -93,7 +93,10 @@ def _jetstream(site: Site, snapshot: Snapshot) -> Generator[None, None, Fields |
 
 
 def _attention(site: Site, snapshot: Snapshot) -> Generator[None, None, list[Any]]:
-    """Return the streams, then the consumers that need attention, the worst first; yield between steps."""
+    """Return the streams that need attention, followed by the consumers that need it; yield between steps.
+
+    Each of the two parts begins with the worst.
+    """
     found: list[Fields] = []
     for row in (yield from _worst(snapshot.streams)):
         found.append(_stream_problem(site, row))

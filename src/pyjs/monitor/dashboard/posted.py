@@ -1,8 +1,8 @@
 """The checks of a POST request to the dashboard: only a script of the page itself may send one.
 
-A browser adds the credentials of the monitoring port to requests that pages of other origins cause. But it sends
-their JSON, or a header of their own, only if the server permits that in answer to a preflight request, which this
-server never does. The headers Origin and Sec-Fetch-Site, which no page can set, are checked too.
+A browser adds the credentials of the monitoring port even to requests that pages of other origins cause. But such a
+request can have JSON as its body, or a header of its own, only if the server permits this in answer to a preflight
+request, which this server never does. The headers Origin and Sec-Fetch-Site, which no page can set, are checked too.
 
 Source: the Fetch standard, "CORS-preflight fetch" and "Origin header"; Fetch Metadata Request Headers.
 """
@@ -51,7 +51,7 @@ def check_posted(posted: Posted, action: str) -> None:
     """Check that a script of the page has sent a request for `action`, with a body of JSON.
 
     Raises:
-        ActionRefused: it has not.
+        ActionRefused: the request comes from elsewhere, or its headers or its body are not as required.
     """
     headers = posted.headers
     if headers.get(ACTION_HEADER) != action:

@@ -1,7 +1,7 @@
-"""The action that replays dead letters: the API's own function, run in the turns of the server.
+"""The action that replays dead letters; it runs the API's own function in the turns of the server.
 
-The body is that of `$JS.API.PYJS.DEAD_LETTERS.REPLAY.<stream>`, and the API checks it. One replay runs at a time, to
-its end even if the browser disconnects. The log has a line about each.
+The body of the request is that of `$JS.API.PYJS.DEAD_LETTERS.REPLAY.<stream>`, and the API checks it. Only one replay
+runs at a time, and it runs to its end even if the browser disconnects. The log has a line about each replay.
 
 Source: docs/dead-letters.md.
 """
@@ -49,9 +49,9 @@ class Replays:
         self._is_running = False
 
     def answer(self, arguments: Arguments, posted: Posted | None) -> Generator[Any, None, Fields]:
-        """Replay letters of the stream that `acc` and `stream` name; yield a future to wait for.
+        """Replay letters of the stream that `acc` and `stream` name, and return the fields of the API's response.
 
-        Return the fields of the API's response.
+        The generator yields a future, for which the caller must wait.
 
         Raises:
             ActionRefused: replays are off, the request is wrong or not from the page, or the API refuses it.
@@ -121,4 +121,4 @@ def _result(outcome: Outcome) -> Fields:
 
 
 def _no_handler(request: Request) -> None:
-    """Do nothing: the request is not delivered, the action calls the endpoint itself."""
+    """Do nothing: the request is never delivered, since the action calls the endpoint itself."""

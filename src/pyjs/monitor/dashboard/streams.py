@@ -1,4 +1,4 @@
-"""The list of streams, and one stream with its state, replicas and reasons."""
+"""The list of streams, and one stream with its state, its replicas and the reasons for its level."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """The survey: numbers of all connections, streams and consumers, which all open dashboards share.
 
-Lists are sorted and filtered by the numbers of a survey; the rows of the requested page are then read again. So
-the cost of a survey does not depend on the number of dashboards. Surveys take at most a twentieth of the time:
-after one that took long, the next one begins later. Each survey is made in steps, by the requests that wait for it;
-if a request ends early, the others continue.
+Lists are sorted and filtered by the numbers of a survey; then the rows of the requested page are read again. Since
+the survey is shared, its cost does not depend on the number of dashboards. Surveys take at most a twentieth of the
+time, because the next survey begins later if the last one took long. The requests that wait for a survey make it,
+step by step; if one of these requests ends early, the others continue the survey.
 
 Rates are differences from the previous survey.
 """

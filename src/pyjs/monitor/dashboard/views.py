@@ -1,8 +1,8 @@
 """The paths of the dashboard: its page, the files of the page, the data of its views, and the replay of letters.
 
-Only a replay changes anything, and only if the operator has enabled it. The page requests nothing from other servers;
-its Content-Security-Policy makes the browser enforce this. The data may only be read by pages of the same origin, in
-contrast to the other monitoring pages.
+Only a replay changes anything, and the operator must enable replays. The page requests nothing from other servers;
+its Content-Security-Policy makes the browser enforce this. In contrast to the other monitoring pages, the data may
+only be read by pages of the same origin.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class Dashboard:
     ) -> Generator[Any, None, Response | None]:
         """Return the response to a request, or None if there is no such file or view; yield between steps.
 
-        `posted` is the request if it is a POST; views and files are answered as for GET.
+        `posted` is the request if its method is POST, otherwise None; views and files are the same for POST and GET.
 
         Raises:
             BadArgument: an argument is invalid.

@@ -1,4 +1,4 @@
-"""Reads of a consumer's position whose cost depends on its filters and on the number of stored messages."""
+"""Reads of a consumer's position; their cost depends on the consumer's filters and the number of stored messages."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def is_searched(consumer: Consumer) -> bool:
 def prepare(consumer: Consumer) -> Generator[None, None, None]:
     """Search for the next message and count num_pending; yield between steps.
 
-    Afterwards, both can be read at once.
+    Afterwards, reading the position and num_pending takes no search.
     """
     yield from know_subjects(consumer.store, consumer.store.make_filter(consumer.filters))
     while not consumer.closed and not consumer.cursor.find_some() and consumer.cursor.searching:

@@ -43,7 +43,10 @@ def escaped(value: str) -> str:
 
 
 class Page:
-    """The samples of one answer: groups of families, each with rows of labels and one value for each family."""
+    """The samples of one answer, in groups of families.
+
+    A group has rows, each of which has labels and one value for each family.
+    """
 
     def __init__(self) -> None:
         self._groups: dict[tuple[Family, ...], list[tuple[str, tuple[float, ...]]]] = {}
@@ -67,7 +70,7 @@ class Page:
     def table(self, families: tuple[Family, ...], forms: bytes) -> Table:
         """Return a new table for a group of families, to which the caller adds rows.
 
-        `forms` has the form of each family's numbers.
+        `forms` has one letter for each family, which is the form of the family's numbers.
         """
         made = Table(tuple(family.name.encode() for family in families), forms)
         self._tables.append((families, made))
@@ -85,7 +88,7 @@ class Page:
         return pieces
 
     def _texts(self) -> Iterator[tuple[bytes, int]]:
-        """Yield each piece of the text with its weight; a step ends at the weight STEP."""
+        """Yield each piece of the text with its weight; a step ends when the weights of its pieces reach STEP."""
         for families, rows in self._groups.items():
             for column, family in enumerate(families):
                 name = family.name

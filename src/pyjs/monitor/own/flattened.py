@@ -37,7 +37,7 @@ LEFT_OUT = frozenset(
 
 
 def flatten(page: Page, prefix: str, labels: str, fields: Mapping[str, object], path: str = "") -> None:
-    """Add samples for the numbers and some strings in a JSON object; `prefix` begins the name of each family."""
+    """Add samples for the numbers and some strings in a JSON object; the name of each family begins with `prefix`."""
     for key, value in fields.items():
         name = f"{path}_{key}" if path else key
         name = name.replace("/", "_").strip("_")

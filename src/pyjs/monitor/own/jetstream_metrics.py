@@ -1,7 +1,7 @@
 """The JetStream metrics of the official exporter, and additional metrics of this server's streams and consumers.
 
-Source: prometheus-nats-exporter, collector/jsz.go: names and labels; tests/unit/monitor/own/exporter_names.txt has
-those that the exporter created from nats-server's pages.
+Source of the names and labels: prometheus-nats-exporter, collector/jsz.go. The file
+tests/unit/monitor/own/exporter_names.txt lists the names that the exporter created from nats-server's pages.
 """
 
 from __future__ import annotations
@@ -225,7 +225,7 @@ class JetStreamMetrics:
             self._consumer(consumer, led_by, head)
 
     def _before(self, consumer: Consumer) -> Steps:
-        """Yield if a step is complete; first prepare the next read of a consumer if it is a search."""
+        """Yield if a step is complete; if the next read of `consumer` is a search, first prepare this read."""
         if is_searched(consumer):
             yield from prepare(consumer)
             yield from self._rest(STEP)
@@ -260,8 +260,8 @@ class JetStreamMetrics:
 def _merged(kind: str, rows: Iterable[dict[str, Any]]) -> list[tuple[dict[str, str], tuple[int, int]]]:
     """Return the labels and values of mirrors or sources.
 
-    Sources that differ only in their filters have the same labels. They are merged: the larger lag counts, and the
-    shorter time since either was active.
+    Sources that differ only in their filters have the same labels. They become one row, which has the largest lag and
+    the shortest time since a source was active.
     """
     merged: dict[tuple[str, str, str], tuple[int, int]] = {}
     for row in rows:

@@ -1,8 +1,8 @@
 """/metrics: metrics in the Prometheus text format, with the official exporter's names and some of our own.
 
 The query argument `prefix` replaces the prefixes `gnatsd` and `jetstream`, as the exporter's flag -prefix does; the
-exporter's Helm dashboards expect `nats`. `connz_detailed=true` adds each connection. The label `server_id` is the
-name of the server, as with the exporter's flag -use_internal_server_name.
+exporter's Helm dashboards expect `nats`. `connz_detailed=true` adds samples for each connection. The label
+`server_id` is the name of the server, as with the exporter's flag -use_internal_server_name.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def prefix_in(arguments: Arguments) -> str:
 
 
 def summed(prefix: str) -> frozenset[str]:
-    """Return the names of the families in which samples of several workers with equal labels are added up."""
+    """Return the names of the families whose samples are added up over all workers if their labels are equal."""
     core = prefix or "gnatsd"
     counts = ("num_connections", "total", *FLOW)
     return frozenset(

@@ -1,8 +1,9 @@
 """Samples of streams and consumers: rows of numbers with their labels, and their text for Prometheus.
 
 A row has two parts of labels and one number for each family of its table; all consumers of a stream share the first
-part. The text of a family has a line for each row, so every part is written once per family; 100 streams with
-three consumers each are 2 MB. Compiled because plain Python needs 4 ms for these (benchmarks/metrics.py).
+part. The text of a family has a line for each row, so every part of the labels is written as often as there are
+families: the text for 100 streams with three consumers each has 2 MB. Compiled, because plain Python needs 4 ms for
+these (benchmarks/metrics.py).
 """
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -30,7 +31,7 @@ CONSUMER_FORMS = UNSIGNED * 8 + SECONDS * 4
 cdef class Table:
     """A table of samples: each row has labels, and a number for each family.
 
-    `forms` has a letter for each of the families in `names`: the form of its numbers.
+    `forms` has one letter for each family in `names`, which is the form of the family's numbers.
     """
     cdef readonly tuple names
     cdef bytes _forms

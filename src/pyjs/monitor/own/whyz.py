@@ -128,7 +128,7 @@ def _one(chosen: list[JetStream], wanted: Wanted) -> Steps:
 
 
 def _away_report(js: JetStream, name: str) -> Fields:
-    """Return the report about a stream that is not open on this server; `reasons` is empty if it is unknown."""
+    """Return the report about a stream that is not open on this server; an unknown stream has no `reasons`."""
     reasons = [reason.as_json() for reason in why_away(js, name)]
     return {"account": js.account.name, "stream": name, "accepts": False, "reasons": reasons}
 

@@ -2,9 +2,9 @@
 
 Leaderships are transferred to other servers first, while the clients of this server wait. Then the other servers stop
 choosing these clients as members of queue groups. Each client gets the rest of its output and an end of file, and
-connects to another server. Its last input to this server is handled once its subscriptions are known at the other
-server, so that answers reach it. Messages that arrive here for its inboxes are forwarded to the other server. So no
-request is lost between two connections.
+connects to another server. As soon as the other server knows the client's subscriptions, this server handles the
+client's last input, so that answers reach the client there. Messages that arrive here for the client's inboxes are
+forwarded to the other server. So no request is lost between two connections.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ class Leaving:
     def begin_lame_duck(self, then: Callable[[], None]) -> None:
         """Transfer all leaderships to other servers, then let the clients continue and call `then`.
 
-        If no other server of a JetStream cluster is connected, call `then` at once. If the server stops meanwhile,
-        do not call it.
+        If no other server of a JetStream cluster is connected, call `then` at once. If this server stops meanwhile,
+        do not call `then`.
         """
         if self._is_needed:
             task = self._driver.loop.create_task(self._begin_lame_duck(then))
@@ -177,9 +177,10 @@ class Leaving:
     async def _await_return(
         self, connection: Connection, account: Account, wanted: set[bytes], boxes: list[Mailbox]
     ) -> None:
-        """Wait until another server has all subscriptions in `wanted`, at most for `RETURN_S`.
+        """Wait until another server has all subscriptions in `wanted`, but not longer than `RETURN_S` seconds.
 
-        A mailbox in `boxes` is closed and removed from the list as soon as another server has its inbox.
+        As soon as another server has the subscription to the inbox of a mailbox in `boxes`, this mailbox is closed
+        and removed from the list.
         """
         deadline, pause_s, came = self._driver.loop.time() + RETURN_S, LOOK_S, asyncio.Event()
         self._expect(account.name, wanted, came)
@@ -227,9 +228,9 @@ class Leaving:
     async def _withdraw_queues(self, connections: Iterable[Connection]) -> None:
         """Withdraw the queue subscriptions of `connections`, so that other servers do not choose them for messages.
 
-        If a queue group also has members on other connections of this server, other servers continue to send it
-        messages, which those members get. They may end during the wait, so this is repeated until nothing is left to
-        withdraw.
+        If a queue group also has members on other connections of this server, other servers continue to send messages
+        to the group, and those members get them. Such a member may disconnect during the wait, so this method repeats
+        until nothing is left to withdraw.
         """
         is_done = False
         while not is_done:
@@ -261,7 +262,7 @@ class Leaving:
         return True
 
     def _is_elsewhere(self, account: str, subjects: set[bytes]) -> bool:
-        """Return whether one other server has all these subscriptions; without another server, return True."""
+        """Return whether one other server has all these subscriptions; if there is no other server, return True."""
         cluster = self._node.cluster
         if cluster is None or not cluster.routes:
             return True

@@ -1,11 +1,11 @@
-"""Answers to clients that are reconnecting: this server holds an answer until another server has its client.
+"""Answers to clients that are reconnecting; this server holds each answer until another server has the client.
 
-A mailbox holds only messages to inboxes. A held message is forwarded once to each server that has the subscription
-now, and reaches no other subscription there (cluster.forwarded), nor any on this server: neither mailboxes of other
-clients, nor subscribers that have already received it. If the other server had the subscription before the message
-was published, its client gets the message twice, but clients ignore the second answer to a request. Other messages
-are lost meanwhile, as always in core NATS. A consumer's messages, which have the subjects of the stream, are lost
-too, and are delivered again.
+A mailbox holds only messages to inboxes. A held message is forwarded one time to each server that now has the
+subscription to the inbox, and reaches no other subscription there (cluster.forwarded). It also reaches no
+subscription on this server, where subscribers and the mailboxes of other clients have received it already. If the
+other server had the subscription before the message was published, the client gets the message twice, but clients
+ignore the second answer to a request. Messages to subjects other than inboxes are lost in the meantime, as always in
+core NATS. This includes the messages of a consumer, which have the subjects of the stream; they are delivered again.
 """
 
 from __future__ import annotations
@@ -108,7 +108,8 @@ class Mailboxes:
     def take(self, box: Mailbox, request: Request) -> None:
         """Hold a message that `box` has received; a message to several mailboxes is held only once.
 
-        Beyond `SIZE_MAX` bytes, messages are lost. If `box` is being closed, the message is forwarded at once.
+        If the held messages would exceed `SIZE_MAX` bytes, the message is lost. If `box` is being closed, the message
+        is forwarded at once.
         """
         found = box.account.subs.match(request.subject)
         boxes = [self._open[each] for each in found if each in self._open]

@@ -147,7 +147,7 @@ class RoutePort:
         log.info(f"Listening for route connections on {host_port(self._options.host, self.port)}")
 
     async def wait_known(self) -> None:
-        """Wait for up to KNOWN_S until the subscriptions of each server that answers are known."""
+        """Wait up to KNOWN_S seconds, until the subscriptions of every server that answers are known here."""
         with suppress(TimeoutError):
             async with asyncio.timeout(KNOWN_S):
                 await self._wait(self.cluster.is_settled)

@@ -1,7 +1,8 @@
-"""The application of declared assets: at the start, after a reload, and as the leader of a cluster.
+"""The part of a server that applies declared assets: at the start, after a reload, and as the leader of a cluster.
 
-One application runs at a time. It is repeated as long as an error is temporary, and once more after a reload in the
-meantime. In a cluster, only the leader of the metadata applies its file; the other servers log the differences.
+The assets are applied by one chore at a time. If the chore ends with a temporary error, it is repeated later; if the
+file was reloaded in the meantime, it is repeated at once. In a cluster, only the leader of the metadata applies its
+file; the other servers log the differences.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ RETRY_FIRST_S, RETRY_LAST_S = 1.0, 60.0  # pause after the first temporary error
 class State(enum.Enum):
     """The states of an Applier: IDLE -> RUNNING -> IDLE.
 
-    RUNNING -> AGAIN if `_begin` is called meanwhile. Any state -> STOPPED.
+    If `_begin` is called in the state RUNNING, the state becomes AGAIN. `stop` changes any state to STOPPED.
     """
 
     IDLE = enum.auto()
@@ -63,7 +64,7 @@ class Applier:
         driver.after_turn.append(self._after_turn)
 
     async def start(self) -> None:
-        """Apply the assets after a start; return when that is done, or after START_S.
+        """Apply the assets after a start; return when this is done, but at the latest after START_S seconds.
 
         In a cluster, return at once: the servers must meet first.
         """
@@ -113,7 +114,7 @@ class Applier:
     # -- one application -----------------------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        """Apply or compare the assets now, or again after the running application."""
+        """Apply or compare the assets now; if this is in progress already, do it again afterwards."""
         self._cancel_timer()
         if self._state is not State.IDLE:
             self._state = State.AGAIN if self._state is State.RUNNING else self._state

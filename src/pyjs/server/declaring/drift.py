@@ -1,7 +1,8 @@
-"""What clients have changed since the last application: a comparison when a page asks for it.
+"""The differences between the file and the streams, which clients may have changed since the file was applied.
 
-The requests are those of `pyjs-server plan`, so both show the same. A result is used for some time. All pages that
-wait share one comparison, and comparisons take at most a twentieth of the time.
+A comparison begins when a page requests it. It sends the same requests as `pyjs-server plan`, so both show the same
+differences. Its result is used for some time. All pages that wait share one comparison, and comparisons take at most
+a twentieth of the time.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class Drift:
     def report(self) -> Generator[Any, None, DeclaredReport]:
         """Return the report of the last comparison, or of a new one if the last one is too old.
 
-        Yield a future to wait for while a comparison runs.
+        If a comparison must be awaited, yield a future that is done when this comparison has ended.
         """
         if self._waiting is None and self._node.clock.now_ns() >= self._fresh_until_ns:
             self._waiting = []
@@ -85,7 +86,7 @@ class Drift:
     ) -> Generator[Step, None, str]:
         """Append the rows and the unnamed assets of one account to `rows` and `unnamed`.
 
-        Return the reason why its streams cannot be listed, or "".
+        Return the reason why the streams of the account cannot be listed, or "".
         """
         account = self._node.accounts.get(assets.account)
         if account is None or (self._node.jetstream is None and self._node.cluster is None):

@@ -1,4 +1,4 @@
-"""The server's part for declared streams: it loads the rest of this package when the file declares any."""
+"""The server's part for declared streams; it loads the rest of this package only if the file declares streams."""
 
 from __future__ import annotations
 
@@ -48,7 +48,10 @@ class DeclaredStreams:
         (self._applier or self._made(driver, ())).reloaded(assets)
 
     def report(self) -> Generator[Any, None, DeclaredReport]:
-        """Compare the streams with the file in steps, and return a report; a step may yield a future to wait for."""
+        """Compare the streams with the file in steps, and return a report.
+
+        A step may yield a future, for which the caller must wait.
+        """
         # Imported lazily: only a monitoring port needs it.
         from pyjs.monitor.own.declaredz import nothing_declared
 

@@ -1,4 +1,4 @@
-"""`pyjs-server doctor [-c FILE] [--json]` prints a line for each check; exits with 1 if the server would not run."""
+"""`pyjs-server doctor [-c FILE] [--json]` prints a line for each check; it exits with 1 if a check failed."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def check_files(options: Options, texts: Mapping[str, str]) -> Iterator[Finding]
 
 
 def _certificates(options: Options) -> list[tuple[str, TlsOptions]]:
-    """Return the options of each pair of certificate and key once, with the name of its port.
+    """Return the options of each pair of certificate and key, without duplicates, with the name of its port.
 
     The name of the client port is "". A pair that several ports use has the name of the first of these ports.
     """

@@ -94,7 +94,7 @@ def _check_route(route: RouteUrl, cluster: ClusterOptions) -> Finding:
 def _is_own(route: RouteUrl, cluster: ClusterOptions) -> bool:
     """Return whether a route leads to this server.
 
-    A list of routes that all servers of a cluster share has such a route.
+    If all servers of a cluster have the same list of routes, the list also has a route to this server.
 
     Raises:
         OSError, ValueError: the host has no address.

@@ -16,7 +16,7 @@ def secret_files(options: Options, texts: Mapping[str, str]) -> set[str]:
     """Return the paths of the configuration files that contain secrets.
 
     `texts` maps the path of each configuration file to its text. A secret that is found in no file, in no environment
-    variable and in no command line option is assumed to be in the main configuration file, where it may have escapes.
+    variable and in no command line option is assumed to be in the main configuration file, written with escapes.
     """
     found: set[str] = set()
     known = {*os.environ.values(), *map(str, options.flags.values())}

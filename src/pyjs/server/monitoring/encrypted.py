@@ -1,7 +1,7 @@
 """A connection to the monitoring port over TLS: an HttpConnection on a TlsTransport.
 
-Handshakes run in the thread that also serves the client port, so that many of them do not delay clients. No
-client certificate is requested, since the port has no users.
+Handshakes run in the same thread as those of the client port, not on the event loop, so that a flood of handshakes
+does not delay connected clients. No client certificate is requested, since the port has no users.
 
 Source: behaviour of nats-server, in tests/conformance/test_https.py.
 """

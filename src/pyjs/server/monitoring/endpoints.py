@@ -1,6 +1,6 @@
 """The monitoring endpoints of a server: their state, port and connections.
 
-Imported lazily, only if there is a monitoring port: the views are a third of the server's modules.
+Imported only if there is a monitoring port, since the views are a third of the server's modules.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The login of the monitoring port: HTTP Basic with user and password, or a bearer token.
 
-A password or token in the configuration may be a bcrypt hash. A thread checks such hashes, in about 50 ms each, one
-at a time; so many wrong logins delay only each other. Correct credentials are remembered as keyed hashes in memory.
+A password or token in the configuration may be a bcrypt hash. One thread checks such hashes one after another, each
+in about 50 ms, so a flood of wrong logins delays only other logins. Correct credentials are remembered as keyed
+hashes in memory.
 
 Source: RFC 7617, RFC 6750; nats-server has no login for this port (nats-server #1466).
 """

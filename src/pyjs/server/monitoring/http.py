@@ -1,9 +1,9 @@
-"""HTTP/1.1 for the monitoring port: one asyncio protocol for each connection; httptools parses.
+"""HTTP/1.1 for the monitoring port, with one asyncio protocol for each connection; httptools parses the requests.
 
-Every method is answered like GET, and HEAD without the body, as in nats-server; probes rely on that. The handler
-gets the body and some headers of a POST, which only the actions of the dashboard use; other bodies are discarded.
-Input is parsed in slices, and parsing stops while a request waits for its answer. So thousands of requests in one
-packet delay other work no more than a few requests do.
+Every method is answered like GET, except that the answer to HEAD has no body; probes rely on this behaviour of
+nats-server. The handler gets the body and some headers of a POST, which only the actions of the dashboard use; other
+bodies are discarded. Input is parsed in slices, and parsing stops while a request waits for its answer. Thus,
+thousands of requests in one packet delay other work no more than a few requests do.
 
 Source: RFC 9112; behaviour of nats-server 2.15.1 (a request that is not complete after five seconds gets a 400).
 """
@@ -170,7 +170,7 @@ class HttpConnection(asyncio.Protocol):
             self.close()
 
     def close(self) -> None:
-        """Close the connection after all written output has been sent, unless the peer does not read it in time."""
+        """Close the connection when all written output has been sent, or when the peer has stopped reading."""
         if not self.transport.is_closing():
             self._expect(STALLED_S)
             self.transport.close()
@@ -186,8 +186,9 @@ class HttpConnection(asyncio.Protocol):
     def unread_size(self) -> int:
         """Return the number of bytes of answers that the peer's system has not acknowledged.
 
-        The kernel takes more from the transport only when a third of its send buffer is free, which has several
-        megabytes: a slow peer needs much longer for that than STALLED_S.
+        The unsent bytes in the transport do not show whether a slow peer reads. The kernel takes more of them only
+        when a third of its send buffer of several megabytes is free; for that, a slow peer needs much longer than
+        STALLED_S.
         """
         return self.pending_size() + unacknowledged(self.transport.get_extra_info("socket"))
 
@@ -283,7 +284,7 @@ class HttpConnection(asyncio.Protocol):
             self._refusal = 413
 
     def on_body(self, data: bytes) -> None:
-        """Append a part of the body of a POST, discard that of another request; refuse a body that is too long."""
+        """Append a part of a POST's body, or discard a part of another body; refuse a body that is too long."""
         self._request_size -= len(data)
         self._body_left -= len(data)
         if self._body_left < 0:

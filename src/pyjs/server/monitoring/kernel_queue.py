@@ -21,7 +21,10 @@ class Socket(Protocol):
 
 
 def unacknowledged(sock: Socket | None) -> int:
-    """Return the number of bytes, or 0 if there is no open socket or the system does not tell."""
+    """Return the number of bytes that the kernel has accepted for `sock` and the other side has not acknowledged.
+
+    Return 0 if there is no open socket, or if the system does not report this number.
+    """
     if sock is None or (fd := sock.fileno()) < 0:
         return 0
     try:

@@ -53,7 +53,7 @@ class MonitorPort:
         return refusal if refusal is not None else (yield from self._handle(target, posted))
 
     def opened(self, connection: HttpConnection) -> bool:
-        """Add a connection; return whether it is one of at most `CONNECTIONS_MAX`, otherwise it must be refused."""
+        """Add a connection; return False if it must be refused, because more than `CONNECTIONS_MAX` are open."""
         self.connections.add(connection)
         if self._sweeping is None:
             self._sweeping = self.loop.call_later(SWEEP_S, self._sweep)

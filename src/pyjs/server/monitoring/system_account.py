@@ -1,4 +1,4 @@
-"""The system account of a running server: answers with process statistics, and reloads on request."""
+"""The system account of a running server, which answers requests for statistics and for reloads."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class SystemAccount:
-    """The service that answers requests in the system account: statistics, and reloads of the configuration."""
+    """The service that answers requests in the system account, for example for statistics or for a reload."""
 
     def __init__(
         self,

@@ -1,8 +1,8 @@
 """The start of a client connection that may come through a proxy: the PROXY header, which precedes all other input.
 
-This protocol passes all input except the header to the protocol above. After the header, the protocol above replaces
-it as the transport's protocol. A client without a header counts as one without a proxy, as
-in nats-server. A connection that sends nothing within PREFIX_S is closed.
+This protocol reads the header and passes the bytes after the header to the protocol above, which then replaces this
+protocol on the transport. As in nats-server, a client that sends no header is treated as a client without a proxy. A
+connection that sends nothing within PREFIX_S is closed.
 
 Source: behaviour of nats-server 2.15.1, in tests/conformance/test_proxy_protocol.py.
 """
@@ -26,7 +26,7 @@ HEADER_S = 5.0  # seconds for the rest of the header
 
 
 class ProxiedStart(asyncio.Protocol):
-    """A protocol that reads one connection up to the end of its PROXY header."""
+    """A protocol that reads the input of one connection up to the end of the PROXY header."""
 
     def __init__(self, driver: Driver, connection: Connection, above: Connection | TlsTransport) -> None:
         self._driver = driver

@@ -1,6 +1,6 @@
 """Settings of glibc's allocator: it reuses the memory of read and write buffers, and also allocates Python's objects.
 
-`trim` returns every free page to the system. Compiled: ctypes would add 5 ms to the start for one call.
+`trim` returns every free page to the system. Compiled, because ctypes would add 5 ms to the start for one call.
 Reuse of buffers makes messages above 1 KiB 1.2 to 3 times as fast (benchmarks/: core publish and 1-1 with
 1 KiB and more). Without glibc, the functions do nothing.
 

@@ -1,9 +1,9 @@
 """Settings of Python's garbage collector, so that it does not block the loop.
 
 Reference counts free nearly all objects. The collector finds cycles, for which it examines every object: with ten
-thousand consumers that takes 100 ms, at an unpredictable time. So objects that survive one full collection are frozen
-and not examined again. That is safe as long as sessions, streams and consumers leave no cycles when they end
-(tests/unit/test_garbage.py).
+thousand consumers that takes 100 ms, at an unpredictable time. Therefore, objects that survive one full collection
+are frozen and not examined again. This is safe as long as sessions, streams and consumers leave no cycles when they
+end (tests/unit/test_garbage.py).
 
 A full collection runs after about three thousand new objects, earlier than by default. It then takes at most two
 milliseconds, since it skips the frozen objects. Each object is still examined once in each generation.
@@ -24,7 +24,7 @@ START_COUNT = 200_000  # new objects; starting a server without streams creates 
 
 
 def collect_seldom() -> None:
-    """Make the garbage collector run rarely, for the start of this process."""
+    """Make the garbage collector run rarely while this process starts."""
     gc.set_threshold(START_COUNT)
 
 

@@ -1,6 +1,7 @@
 """The configuration file, read as text.
 
-Imports only the standard library: the command reads its configuration before it checks for missing packages.
+This module imports only the standard library, since the command reads its configuration before it checks for missing
+packages.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Limits of file descriptors: for this process, and for the files of streams and consumers.
+"""Limits on file descriptors: one for this process, and one for the open files of streams and consumers.
 
-The rest of the descriptors are for clients, the log, metadata and files that are open only briefly. The listener
-(listener.py) reserves the last of these.
+The other descriptors are for clients, the log, metadata and files that are open only briefly. The listener
+(listener.py) keeps clients from using the last of these descriptors.
 """
 
 from __future__ import annotations

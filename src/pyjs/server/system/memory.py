@@ -1,12 +1,12 @@
 """The return of free memory to the operating system after a burst.
 
 The allocator keeps freed memory: hundreds of megabytes after a burst of clients. A trim returns it, but holds the
-allocator's lock while it visits all free memory, some ms for each 100 MB. So trims run in a thread, when the server
-becomes idle after work; a server that is never idle is trimmed every BUSY_S. While memory is above its former
-minimum, an idle server is also trimmed, since the last clients of a burst may leave without causing work. Each
-useless trim doubles the time until the next one.
+allocator's lock while it visits all free memory, some ms for each 100 MB. Therefore, trims run in a thread. A trim
+begins when the server becomes idle after work; a server that is never idle is trimmed every BUSY_S. As long as the
+process uses more memory than its former minimum, an idle server is also trimmed, since the last clients of a burst
+may leave without causing work. Each useless trim doubles the time until the next one.
 
-For the command only: an embedding program owns its allocator.
+Only the command uses this, since an embedding program owns its allocator.
 """
 
 from __future__ import annotations

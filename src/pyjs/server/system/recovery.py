@@ -1,6 +1,7 @@
-"""The progress of the recovery of streams at a start: a bar on a terminal, otherwise a log line at intervals.
+"""The progress of the recovery of streams at a start, shown as a bar on a terminal, otherwise as log lines.
 
-Shows nothing for a recovery of less than two seconds. Counts directories: knows nothing of the files in them.
+Nothing is shown for a recovery of less than two seconds. This module counts directories, and knows nothing of the
+files in them.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class RecoveryProgress:
         self._whole = 0  # stored streams; 0: not counted yet
 
     def step(self) -> None:
-        """Report the progress, if it is time; called after each step of the recovery."""
+        """Report the progress, if a report is due; called after each step of the recovery."""
         now_ns = self._node.clock.now_ns()
         if now_ns < self._next_ns:
             return

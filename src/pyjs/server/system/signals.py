@@ -28,9 +28,9 @@ def install(
     actions: Mapping[signal.Signals, Callable[[], object]],
     say: Callable[[str], None],
 ) -> None:
-    """Install a handler for each signal of `actions`: it writes a log line with `say`, then calls the action.
+    """Install a handler for each signal of `actions`; call this in the main thread.
 
-    This must be called in the main thread.
+    A handler writes a log line with `say`, and then calls the action of its signal.
     """
 
     def trapped(number: signal.Signals) -> None:

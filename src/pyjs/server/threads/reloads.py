@@ -1,8 +1,8 @@
 """Reloads of a server, one at a time: a thread reads and checks the file, then the loop applies it as a whole.
 
 Reading a file with ten thousand declared streams takes seconds. Meanwhile the loop serves clients: it gets the GIL
-after each switch interval (server/command.py). A reload that is requested during another one begins after it and
-reads the file again; all waiting requests share it.
+after each switch interval (server/command.py). If reloads are requested while one is running, these requests share a
+second reload, which begins after the running one and reads the file again.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Reloads(Generic[Found]):
     def ask(self) -> asyncio.Future[str]:
         """Request a reload; it begins after the running one, if there is one.
 
-        The result of the future is "" if the configuration was applied, otherwise the reason why not.
+        The result of the future is "" if the configuration was applied, otherwise the reason for the failure.
         """
         asked: asyncio.Future[str] = self._loop.create_future()
         if self._stopped:

@@ -1,17 +1,17 @@
 """The syncs of streams: when they run, and their jobs in the I/O thread.
 
-- By default, the streams written since the last sync are synced every `sync_interval`, or earlier if many files wait,
-  since unsynced files occupy descriptors.
-- With `sync_interval: always` every turn submits its batch at once, and PubAcks are sent once the batch is durable.
-  This is group commit: one fdatasync per stream and batch, while the next batch is read. Streams with replicas do not
-  need this, since their messages are durable in the log of their group. They are synced at the end of the interval,
-  one after the other, so that a batch waits for at most one of them.
+- By default, the streams written since the last sync are synced every `sync_interval`. They are synced earlier if
+  many files wait for a sync, since unsynced files occupy descriptors.
+- With `sync_interval: always`, every turn submits its batch at once, and PubAcks are sent as soon as the batch is
+  durable. This is group commit: each stream of a batch gets one fdatasync, during which the next batch is read.
+  Streams with replicas do not need this, since their messages are durable in the log of their group. They are synced
+  at the end of the interval, one after the other, so that a batch waits for at most one of them.
 
-Many streams are synced together: each returns its job, some streams per callback of the loop; then one sync of
-the file system covers all jobs.
+Many streams are synced together. The streams return their jobs, a limited number in each callback of the loop; then
+one sync of the file system covers all these jobs.
 
-This module knows nothing of files: a stream returns a job, the job runs in the thread, its result is passed to the
-stream.
+This module knows nothing of files: a stream returns a job, the job runs in the thread, and its result is passed to
+the stream.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class Syncer:
             self._begin_some()
 
     def _begin_some(self) -> None:
-        """Get the jobs of some streams; submit the jobs when all streams have returned theirs, or many jobs wait."""
+        """Get the jobs of some streams; submit the jobs if all streams have returned theirs, or if many jobs wait."""
         try:
             for _ in range(min(len(self._due), BEGUN_AT_ONCE)):
                 stream = self._due.popleft()
@@ -141,7 +141,7 @@ class Syncer:
                 self._drain_on()  # nothing needed a sync, so no result will continue the drain
 
     def _submit_together(self, works: list[Work]) -> None:
-        """Sync streams together, and handle their results some at a time."""
+        """Sync streams together, and handle the results of a limited number of them in each turn."""
         together = Together(self._driver.node.disk, self._directory)
         for _, job in works:
             job.together = together
@@ -151,7 +151,7 @@ class Syncer:
         self._io_thread.submit(together.end, self._ended)
 
     def drain(self, then: Callable[[], None]) -> None:
-        """Sync all streams, and call `then` once every PubAck that waited for a sync is sent.
+        """Sync all streams, and call `then` after every PubAck that waited for a sync was sent.
 
         Clients may continue to publish, but messages published more than DRAIN_S seconds after this call are not
         acknowledged.
@@ -238,7 +238,7 @@ class Syncer:
 
 
 def _finish(works: list[Work], errors: list[Exception | None]) -> None:
-    """Pass each stream its result; then raise the first exception, if any."""
+    """Pass each stream its result; then raise the first exception that a stream raised, if any."""
     failed: Exception | None = None
     for (stream, _), error in zip(works, errors, strict=True):
         try:

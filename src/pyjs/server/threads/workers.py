@@ -1,6 +1,6 @@
 """The threads that run the jobs of a node, one for each queue; results return to the node's next turn.
 
-Jobs of the COMPUTE queue wait in fair order over their owners, and the thread gets one job at a time. So an address
+The owners of the jobs in the COMPUTE queue take turns, and the thread gets one job at a time. Therefore, an address
 that sends many passwords delays a login from another address by only one check.
 
 This module knows nothing of the work of a job.

@@ -1,8 +1,8 @@
-"""One encrypted byte stream, without a socket: records to plain bytes, and plain bytes to records.
+"""One encrypted byte stream without a socket; it converts records to plain bytes, and plain bytes to records.
 
 The signature in a handshake takes up to some milliseconds, so `continue_handshake` runs in a thread (OpenSSL
 releases the GIL); meanwhile, no other method may be called. If the client presents no certificate, the last
-step of TLS 1.3 is short (`is_short`). After the handshake, each 16 KiB take microseconds, on the loop.
+step of TLS 1.3 is short (`is_short`). After the handshake, the work is done on the loop: 16 KiB take microseconds.
 
 Source: https://docs.python.org/3/library/ssl.html#memory-bio-support.
 """
@@ -83,7 +83,7 @@ class TlsChannel:
         return (self._object.cipher() or ("", "", 0))[1] == TLS_1_3
 
     def continue_handshake(self) -> None:
-        """Continue the handshake as far as the input allows; `handshake_done` is true once it is complete.
+        """Continue the handshake as far as the input allows; `handshake_done` is true when it is complete.
 
         Raises:
             ssl.SSLError: the client is refused, or does not use TLS. `take_output` may return an alert to send.

@@ -1,6 +1,7 @@
 """The TLS context created from the files of a `tls` block.
 
-Created when the server starts and by a reload, completely or not at all. A reload does not affect connected clients.
+A context is created when the server starts, and by a reload. If a file is unusable, no part of the new context is
+used. A reload does not affect connected clients.
 
 Source: https://docs.python.org/3/library/ssl.html; tests/conformance/test_tls.py.
 """

@@ -25,7 +25,7 @@ class Cancellable(Protocol):
 
 
 class TlsPort:
-    """The TLS of one port: for clients, WebSocket clients or routes; monitoring uses that of the client port."""
+    """The TLS of the port for clients, WebSocket clients or routes; monitoring uses the TLS of the client port."""
 
     def __init__(
         self,

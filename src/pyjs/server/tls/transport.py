@@ -1,8 +1,8 @@
 """The transport of a connection to a TLS port, between the loop's transport and the connection.
 
 It is used instead of asyncio's own TLS, because a NATS client gets INFO before the handshake, and the client's first
-bytes may decide whether TLS is used. Both take the same time per byte (uvloop wraps the same OpenSSL object).
-The handshake runs in a thread, one step of one connection at a time, in order of arrival; a short last
+bytes may decide whether TLS is used. It takes as much time per byte as asyncio's (uvloop wraps the same OpenSSL
+object). The handshake runs in a thread, one step of one connection at a time, in order of arrival; a short last
 step runs on the loop.
 
     WAITING -> SHAKING -> OPEN -> CLOSED      WAITING -> CLOSED (no TLS: the Connection gets the loop's transport)
@@ -201,7 +201,7 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
 
     # -- the handshake -----------------------------------------------------------------------------------------
     def _step(self) -> None:
-        """Continue the handshake with the received input: in the thread, or at once if the rest is short."""
+        """Continue the handshake with the received input, in the thread or, if the rest is short, on the loop."""
         if self._stepping:
             return
         self._channel.feed(b"".join(self._read))

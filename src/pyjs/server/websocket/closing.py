@@ -61,7 +61,7 @@ def reason_frame(reason: str) -> bytes:
 
 
 def answer_to_close(payload: bytes) -> bytes:
-    """Return the close frame that answers the client's close frame with this payload.
+    """Return the answer to a close frame from the client; `payload` is the payload of the client's frame.
 
     A reason that is not valid UTF-8 is answered with status 1007.
 

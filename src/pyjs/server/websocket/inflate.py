@@ -1,4 +1,4 @@
-"""Inflation of compressed messages, piece by piece and up to a limit: a few bytes may inflate to gigabytes.
+"""Inflation of compressed messages, piece by piece and up to a limit, since few bytes may inflate to gigabytes.
 
 Source: RFC 7692, section 7.2.2; limits of nats-server 2.15, tests/conformance/test_websocket_compression.py.
 """
@@ -19,7 +19,7 @@ class InflateFailed(ValueError):
 
 
 class Inflater:
-    """A decompressor of WebSocket messages, one message at a time and in pieces."""
+    """A decompressor of WebSocket messages, which inflates one message at a time, in pieces."""
 
     def __init__(self) -> None:
         self._stream: zlib._Decompress | None = None

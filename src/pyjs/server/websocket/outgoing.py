@@ -1,15 +1,15 @@
 """Output of one WebSocket connection as frames: one message for each write of the session.
 
 Browsers get frames of at most 4 KiB, as from nats-server, so an uncompressed write of more bytes becomes several
-messages; a compressed one stays one message. Each message is compressed without the window
+messages; a compressed write is always one message. Each message is compressed without the window
 of the previous one (`server_no_context_takeover`), so that an idle connection needs no compressor. ISA-L
 compresses, or zlib if ISA-L is missing; both write the same format. zlib always inflates the input from clients
 (inflate.py).
 
 A turn writes at most a portion to each connection (`Link.portion`), within its share of time, so that
 compression does not delay other work. Large pieces of a message are compressed separately: if many connections get
-the same body, each after a different line, the body is compressed once. Each compressed part ends at a byte boundary,
-so that all parts together form one deflate stream.
+the same body, each after a different line, the body is compressed only once. Each compressed part ends at a byte
+boundary, so that all parts together form one deflate stream.
 
 Source: RFC 6455, section 5; RFC 7692, section 7.2; RFC 1951, section 3.2.4.
 """
@@ -67,7 +67,7 @@ def stored(part: bytes) -> bytes:
 
 
 class Packer:
-    """The frame encoder of all connections of one port; a body sent to many connections is compressed once."""
+    """The frame encoder of all connections of one port; it compresses a body for many connections only once."""
 
     def __init__(self, call_later: Callable[[float, Callable[[], None]], object]) -> None:
         self._call_later = call_later

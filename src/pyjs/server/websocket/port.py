@@ -112,7 +112,7 @@ class WebSocketPort:
             transport.abort()
 
     async def close(self) -> None:
-        """Wait until no connection is left that is not upgraded, then stop the handshake thread."""
+        """Wait until each connection is either upgraded or closed, then stop the handshake thread."""
         await self._pending.wait_empty()
         await self._tls.close()
 

@@ -1,9 +1,9 @@
-"""The transport of a WebSocket client, between the transport of the loop or of TLS, and the client's connection.
+"""The transport of a WebSocket client; it is between the transport of the loop or of TLS, and the Connection.
 
-A protocol for the transport below, and a transport for the Connection above. The Connection is created after
-the upgrade, so HTTP never reaches it; it sees only the payloads of frames. The work per iteration of the loop is
-bounded: frames that take extra work (control frames, compressed messages) are handled in alternation with those of
-other connections.
+It is a protocol for the transport below, and a transport for the Connection above. The Connection is created after
+the upgrade and sees only the payloads of frames, so HTTP never reaches the Connection. The work per iteration of the
+loop is bounded: frames that take extra work (control frames, compressed messages) are handled in alternation with
+those of other connections.
 
     REQUEST -> OPEN -> ENDING -> CLOSED      OPEN -> CLOSED      REQUEST -> CLOSED (the request was refused)
 

@@ -93,7 +93,7 @@ class Overseer:
             self._server.request_stop()
 
     def _stop_with_all(self) -> None:
-        """Stop together with all workers: each waits until the workers with streams have closed the streams."""
+        """Stop together with all other workers; each worker waits until the others have closed their streams."""
         if hasattr(self, "_server"):
             self._server.stops_with_all = True
         self.stop()

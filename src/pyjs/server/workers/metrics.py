@@ -1,8 +1,9 @@
 """/metrics of all workers, combined to one page of the server.
 
-Counters of connections, accounts and the use of JetStream are added up; the turns of the event loops get the label
-`worker`. The families of /varz, /healthz, /subsz and /routez are made from these pages, which are combined already. A
-stream is in one worker; of two samples with the same labels the one of the first worker counts.
+Counters of connections, accounts and the use of JetStream are added up; the samples about the turns of an event loop
+get the label `worker`. The families of /varz, /healthz, /subsz and /routez are made from the combined JSON pages of
+these names. If other samples of several workers have the same labels, the sample of the first worker is used; a
+stream is in only one worker.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ WORKER = (
 
 
 def server_page(name: str, prefix: str, pages: Mapping[str, Mapping[str, Any]], health: int) -> Page:
-    """Return a page of the samples made from combined pages.
+    """Return the samples that are made from the combined JSON pages.
 
     `pages` has the combined JSON pages by name, and `health` is the HTTP status of /healthz.
     """

@@ -112,7 +112,7 @@ class WorkerProcess:
             self._channel.send({"do": "stop"})
 
     def start_lame_duck(self) -> None:
-        """Request that the process enters lame duck mode, or stops if it is not ready; it is not restarted."""
+        """Request that the process enters lame duck mode or, if it is not ready, stops; it is not restarted."""
         self._may_end = True
         if self.state is State.READY:
             self._channel.send({"do": "lame_duck"})
@@ -232,7 +232,8 @@ class WorkerProcess:
     async def reload(self) -> str:
         """Request that the process reads the configuration again; return the error message, or "" on success.
 
-        The log names a process that does not answer within CONFIRM_S seconds; it is awaited until it answers or ends.
+        If the process does not answer within CONFIRM_S seconds, this is logged. The call waits until the process
+        answers or ends.
         """
         asked = self._ask({"do": "reload"})
         answered, _ = await asyncio.wait((asked,), timeout=CONFIRM_S)
@@ -270,7 +271,10 @@ def _page_of(message: Message, body: bytes) -> Page:
 
 
 def _told(code: int) -> str:
-    """Return a description of the end of a process; `code` is its exit code, or minus the number of a signal."""
+    """Return a description of the end of a process.
+
+    `code` is the exit code, or the negative number of the signal that killed the process.
+    """
     if code >= 0:
         return f"has ended with code {code}"
     try:

@@ -108,8 +108,8 @@ class WorkersRouter:
     def _healthz(self, path: str, query: str) -> Steps:
         """Answer with the first problem that a worker reports, or with the page of a healthy worker.
 
-        If streams are spread over the workers, a request about an account uses only the workers that have the
-        requested object.
+        If streams are spread over the workers, and the request names an account, only workers that have the requested
+        object are considered. If there are none, the worker that comes closest answers.
         """
         supervisor = self._supervisor
         pages = yield from self._ask(f"{path}?{query}")
@@ -272,9 +272,10 @@ class WorkersRouter:
 
 
 def _closeness(page: Page | None) -> int:
-    """Return how far a worker's search for the requested object came.
+    """Return how close a worker comes to having the requested object, from 0 to 2.
 
-    The worker's health page names the object that is missing: 2 for the consumer, 1 for the stream, otherwise 0.
+    The worker's health page names the object that is missing. The result is 2 if this is the consumer, 1 if it is the
+    stream, and otherwise 0.
     """
     body = b"" if page is None else page.body
     return 2 * (b"JetStream consumer " in body) + (b"JetStream stream " in body)

@@ -1,6 +1,6 @@
-"""The pages of all workers, combined into one: counters are added, lists are merged. Pure functions of JSON.
+"""Pure functions that combine the JSON pages of all workers into one: counters are added, lists are merged.
 
-All other values come from the first worker, which has the streams, or assigns them to the workers that share them.
+All other values come from the first worker, which either has all streams or assigns the streams to the workers.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def _usage(parts: Sequence[Json], names: Sequence[str]) -> Json:
 
 
 def added(maps: Sequence[Mapping[str, int]]) -> dict[str, int]:
-    """Return the sum of the values of each name in all maps."""
+    """Return, for each name, the sum of its values in all maps."""
     sums: dict[str, int] = {}
     for each in maps:
         for name, value in each.items():
@@ -186,7 +186,7 @@ def accstatz(pages: Sequence[Json]) -> Json:
 
 
 def whyz(pages: Sequence[Json], offset: int, limit: int) -> Json:
-    """Return the combined /whyz page: up to `limit` streams with a problem, and the clients disconnected last."""
+    """Return the combined /whyz page: up to `limit` streams from `offset` on, and the last disconnected clients."""
     streams = [each for page in pages for each in page["streams"]]
     streams.sort(key=lambda each: (each["account"], each["stream"]))
     clients = [each for page in pages for each in page["clients"]]

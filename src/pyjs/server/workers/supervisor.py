@@ -1,4 +1,4 @@
-"""A server of several processes: starts the workers, forwards signals, and serves the pages for all of them.
+"""A server of several processes; this one starts the workers, forwards signals, and serves the monitoring pages.
 
 The process of the command has no clients. It binds the client port, so that no other program can use the port, but
 does not listen on it: each worker listens, and the kernel distributes connections over the workers. Log lines of
@@ -332,7 +332,7 @@ class Supervisor:
 
 
 def private_directory() -> str:
-    """Create a directory for sockets that only this user can enter, and return its path."""
+    """Create a directory that only this user can enter, and return its path; it is for sockets."""
     path = tempfile.mkdtemp(prefix="pyjs-workers-")
     if len(os.fsencode(path)) > PATH_MAX:
         os.rmdir(path)
