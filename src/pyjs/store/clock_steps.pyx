@@ -48,7 +48,7 @@ cdef class ClockSteps:
         self.count += 1
 
     def drop_until(self, int64_t ns) -> None:
-        """Drop the steps up to the time `ns`, because no earlier message id counts any more."""
+        """Drop the steps up to the time `ns`. Call this when no earlier message id counts any more."""
         cdef int n = 0
         while n < self.count and self.steps[n].at <= ns:
             n += 1
@@ -64,7 +64,7 @@ cdef class ClockSteps:
         self.count = 0
 
     def horizon(self, int64_t now_ns, int64_t window_ns) -> int:
-        """Return the time `window_ns` of elapsed time before `now_ns`."""
+        """Return the time from which `window_ns` have elapsed until `now_ns`; steps of the clock do not count."""
         return self.before(now_ns, window_ns)
 
     def encode(self) -> bytes:
@@ -77,7 +77,7 @@ cdef class ClockSteps:
         """Replace the steps by encoded ones; `last_ns` is the time of the last applied entry.
 
         Raises:
-            ValueError: no sequence of entries has these steps; nothing has changed.
+            ValueError: the encoded steps are invalid; the present steps are kept.
         """
         cdef ClockStep[CLOCK_STEPS_MAX] found
         cdef int i, n = 0

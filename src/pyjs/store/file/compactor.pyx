@@ -1,4 +1,4 @@
-"""Compaction: rewrites segments without their dead messages, or with the stream's compression and encryption.
+"""Compaction, which rewrites segments to leave out dead messages, or to apply the stream's compression or encryption.
 
 `note_sparse` queues a sealed segment of which over half is dead; `note_encoding` queues one that lacks the
 compression or encryption of its stream; `repair` queues one with damaged records that another replica
@@ -96,7 +96,7 @@ cdef class Compactor:
     def begin(self, uint64_t mark):
         """Return a job that any thread may run, or None if there is no work; pass its result to `finish`.
 
-        The new file may replace the old one when commit number `mark` is durable.
+        The new file may replace the old one when the commit with the number `mark` is durable.
         """
         cdef size_t at
         cdef Segment* s

@@ -1,4 +1,4 @@
-"""The recovery of a file store: adopts the segments, then applies the removals recorded in them.
+"""The recovery of a file store, which adopts the segments, and then applies the removals recorded in them.
 
 It also overwrites messages whose erasure was interrupted, drops removed messages, counts and reports damage, and
 opens the last segment for appends if it may grow.
@@ -149,9 +149,9 @@ cdef class StoreStart:
             self.eraser.overwrite(s, <uint32_t> (seq - s.base))
 
     def _drop_removed(self):
-        """Drop the messages in DELETES records, and those whose record of the removal is lost.
+        """Drop the messages in DELETES records, and those whose removal is known although its record is lost.
 
-        The sequences are copied first, since their segments may be removed.
+        The sequences are copied first, since a segment with such records may be removed.
         """
         cdef Segment* s
         cdef size_t at, n = 0
@@ -225,7 +225,7 @@ cdef class StoreStart:
     def _lose_front(self):
         """Report messages before the first segment of a replica as lost, unless a removal is recorded for them.
 
-        Every commit of a replica records its first sequence, and a segment is removed only after that.
+        Every commit of a replica records the first sequence of the stream, and a segment is removed only after that.
         """
         cdef uint64_t base, floor = self.recovery.floor
         if self.catalogue.index.n and floor:
@@ -295,7 +295,7 @@ cdef class StoreStart:
         self.writer.allocated = self.writer.written
 
     def _write_again(self):
-        """Write the segments for the first sync again, since an earlier sync of them failed."""
+        """Write the segments again before the first sync, since an earlier sync of them failed."""
         try:
             for path in self.files.found:
                 write_again(self.files.disk, path)

@@ -13,8 +13,8 @@ ack floor too far, while ignoring them only causes redeliveries. A new generatio
 of the old one are removed.
 
 The first snapshot may be durable in the list of consumers before the directory exists. `append` then
-creates the directory and the first generation, without a sync. Until an envelope of this generation is intact, the
-first snapshot is the state.
+creates the directory and the first generation, without a sync. As long as no envelope of the first generation is
+intact, the snapshot in the list is the state.
 
 In an encrypted stream the envelope is encrypted with the data key, and each delta with a key of the generation.
 `load` rewrites plain files encrypted.
@@ -173,7 +173,7 @@ class ConsumerStateFile:
         """Write both files of the first generation; the sync of the log also syncs their names.
 
         Raises:
-            OSError: the first snapshot is still the state.
+            OSError: a write failed; the first snapshot is still the state.
         """
         assert self._first is not None, "a snapshot comes first"
         envelope = encode(KIND_STATE, FIRST, {"state": self._first}, self._key)
