@@ -222,7 +222,7 @@ cdef class Examiner:
         self.drop_damaged(s, lost)
 
     cdef bint record_again(self, Segment* s, SegmentContents c) except -1:
-        """Queue records of the removals and the first_seq that only damaged bytes had; return whether there are any."""
+        """Queue records of removals and of a first_seq that only damaged bytes had; return whether there are any."""
         cdef list lost = c.lacks(s.removed, s.n_removed)
         for removal in lost:
             if index_find(&self.catalogue.index, removal & ~ERASED_BIT) != NULL:

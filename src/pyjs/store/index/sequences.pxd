@@ -82,7 +82,7 @@ cdef struct SeqIndex:
 # the gap are only marked as dead.
 
 cdef inline uint32_t gap_at(Entry* e) noexcept nogil:
-    """Return the length of the wide gap that begins with this entry, or 0 if none does."""
+    """Return the length of the wide gap that begins with this entry, or 0 if no wide gap begins here."""
     return e.size if e.flags == 0 and e.seq == 0 else 0
 
 cdef inline bint is_dead(Segment* s, uint32_t i) noexcept nogil:

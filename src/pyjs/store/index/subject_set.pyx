@@ -118,7 +118,7 @@ cdef class SubjectSet:
         return -1
 
     cdef int collect(self, StoreFilter f, Matches* out) noexcept nogil:
-        """Collect each matching subject once; return -1 if a limit of `out` is reached, or if out of memory."""
+        """Collect the matching subjects, each one time; return -1 if a limit of `out` is reached or out of memory."""
         cdef size_t k, start
         cdef uint8_t* known = NULL
         cdef int result = 0
@@ -164,7 +164,7 @@ cdef class SubjectSet:
         return 0
 
     cdef int keep_new(self, uint8_t** known, size_t start, Matches* out) noexcept nogil:
-        """Of the items of `out` from index `start` on, remove those in the set `known`, and add the others to it.
+        """Remove the items of `out` from index `start` on that are in the set `known`; add the others to `known`.
 
         `known` has a bit for each subject id; NULL: the set is empty. Return -1 if out of memory.
         """

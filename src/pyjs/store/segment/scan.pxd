@@ -1,4 +1,4 @@
-"""Scan: the contents of one segment file, from its records."""
+"""Scan, which reads the records of one segment file to find the contents and the damage of the file."""
 from libc.stdint cimport uint32_t, uint64_t
 
 from pyjs.base.table cimport Table

@@ -1,4 +1,4 @@
-"""A view: memory with the plain image of one segment file, filled when it is read."""
+"""A view, which is memory for the plain image of one segment file; each read fills the chunks that it needs."""
 from libc.stdint cimport uint32_t, uint64_t
 
 from pyjs.store.index.sequences cimport Filled
