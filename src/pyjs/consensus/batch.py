@@ -110,7 +110,10 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Lacks:
-    """An announcement that a peer may lack entries that it acknowledged before start number `boot` of its node."""
+    """An announcement that a peer may lack entries that it has acknowledged.
+
+    The entries may be missing since the start of the peer's node with the number `boot`.
+    """
 
     group: int
     peer: int

@@ -293,7 +293,10 @@ class Consensus:
         return member is not None and member.applied < self._log.groups[group].last
 
     def set_prompt(self, group: int, is_prompt: bool) -> None:
-        """Set whether followers get a new commit index at once, or with the next entry but within two ticks."""
+        """Set whether followers get a new commit index at once.
+
+        Otherwise they get it with the next entry, but at the latest after two ticks.
+        """
         member = self._members.get(group)
         if member is not None:
             member.is_prompt = is_prompt

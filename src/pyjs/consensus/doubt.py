@@ -7,15 +7,16 @@ and sends the missing entries again. The doubt ends
 - when a leader that a quorum confirms has answered a read, and everything that the read needs is here: this leader
   was elected without this node's vote, so it has every committed entry; or
 - when a majority of the voters is in doubt: the power failed for all of them. Each has lost the end of its log: at
-  most the entries of the last interval. For GRACE_NS they wait for the others, and elect one that has the newest last
-  entry of all: then nothing is lost that any of them has. After that, those that have answered continue.
+  most the entries of the last interval. During GRACE_NS, they wait until all voters have answered, and then elect one
+  with the newest last entry, so that no entry is lost that any voter has. After GRACE_NS, the voters that have
+  answered continue.
 
 If all other voters have answered, and too few of them are in doubt for the second case, each committed entry is on
 one of the other voters. The voter with the newest last entry has all committed entries, so the group may elect it, or
-any voter whose last entry is as new.
+any voter whose last entry is as new as that one.
 
-If a voter does not answer, because it is away or its log is lost, the doubt remains: only that replica may have
-entries that this replica has lost. Only an operator can decide that it will not return. Then `accept` counts only the
+If a voter does not answer, because it is away or its log is lost, the doubt remains: only that voter may have entries
+that this replica has lost. Only an operator can decide that the voter will not return. Then `accept` counts only the
 voters that have answered, so entries younger than the interval may be lost.
 
 A replica that was cut off for longer than GRACE_NS while the majority lost entries, and that has not lost its own

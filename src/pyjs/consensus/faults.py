@@ -164,7 +164,7 @@ class Successions:
         return not self.open
 
     def begin(self, member: Member, now_ns: int) -> None:
-        """Ask a voter of a group that is being closed to start an election, if this node leads the group."""
+        """If this node leads the group that is being closed, ask a voter of the group to start an election."""
         voters = sorted(peer for peer in member.voters if peer != member.peer)
         if member.role != Role.LEADER or not voters:
             return

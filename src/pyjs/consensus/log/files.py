@@ -108,7 +108,7 @@ def machine_of(disk: Disk) -> int:
 
 
 def file_id(incarnation: int, number: int) -> int:
-    """Return the id of log file `number` of the process with the unique number `incarnation`."""
+    """Return the id of the log file `number`; `incarnation` is unique to the process that creates the file."""
     return hash_of(CHECK.pack(number), incarnation) | MARK_SET
 
 

@@ -51,7 +51,7 @@ cdef class StoredGroup:
 
     @property
     def last(self) -> int:
-        """Return the index of the last entry; without entries, `start`, or -1 if the group is damaged."""
+        """Return the index of the last entry; if there is none, return `start`, or -1 for a damaged group."""
         return self.last_index()
 
     @property

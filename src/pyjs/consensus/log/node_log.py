@@ -405,7 +405,7 @@ class NodeLog:
         return None
 
     def finish_sync(self, job: SyncJob, error: Exception | None) -> None:
-        """Handle the result of a sync: if it succeeded, the records written before it began are durable."""
+        """Handle the result of a sync; if it succeeded, all records that the job had to sync are durable."""
         assert job is self._job
         self._job = None
         if error is not None:
@@ -483,7 +483,7 @@ class NodeLog:
     def begin_fresh_file(self) -> FreshFileJob | None:
         """Return a job that creates a file in advance, or None if no file has to be created now.
 
-        Without such a file, the log creates the next file when it needs one, and the first syncs of it are slower.
+        Without such a file, the log creates the next file when it needs that file, and the first syncs are slower.
 
         Raises:
             StoreFailed: the log accepts no more writes.
@@ -604,7 +604,7 @@ class NodeLog:
         return sorted(self._shelf.oldest.crowded) if self._has_many_files() else []
 
     def _has_many_files(self) -> bool:
-        """Return whether there are more than FILES_FEW files in addition to twice those that needed records fill.
+        """Return whether there are more files than FILES_FEW plus twice the number that the needed records fill.
 
         Only then are records copied, so the log never copies more bytes than it writes.
         """
@@ -618,7 +618,7 @@ class NodeLog:
         return len(files) > self._files_max
 
     def _carry(self, oldest: LogFile) -> None:
-        """Copy some records of the oldest file to the end of the log; mark the file when none of them is needed."""
+        """Copy some records of the oldest file to the end of the log; set `free_at` when the file is not needed."""
         if oldest.free_at:
             return
         left, last = self._file_size // CARRY_SHARE, self._end.number + CARRY_RECORDS

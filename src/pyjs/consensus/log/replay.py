@@ -4,11 +4,11 @@ A missing record was either never durable, or is damaged. `synced` in later reco
 the missing record was durable, the record is damaged, and reading continues after it. Otherwise the log ends
 there, as after a power failure, and later records count as not written.
 
-Damage affects the groups of the lost records. These groups are found in three ways: the next record has the
-group of the record before it, the next record of a group has a gap in its `seq`, and a census lists the
-groups with records since the previous census. If the groups of some lost records remain unknown, every group
-without a later record or census entry may have lost them and counts as damaged too. A group is intact again
-when the records after the loss form a complete log.
+Damage affects the groups of the lost records. These groups are found in three ways: each record names the group
+of the previous record (`before`), a gap in the `seq` of a group shows that its records are missing, and a census
+lists the groups with records since the previous census. If the groups of some lost records remain unknown, every
+group without a later record or census entry may have lost records and counts as damaged too. A group is intact
+again when the records after the loss form a complete log.
 """
 
 from __future__ import annotations
@@ -188,9 +188,9 @@ class Replay:
         return ends[0], ends[1]
 
     def _limit(self, at: int) -> int:
-        """Return the lowest first record number of the later files.
+        """Return the lowest number that a first record has in the later files.
 
-        Records of this file from that number on are ignored.
+        The records of this file from that number on are ignored.
         """
         return min((file.header.first for file in self._headers[at + 1 :]), default=1 << 64)
 
@@ -255,7 +255,7 @@ class Replay:
         return True
 
     def _lose_one(self, number: int) -> None:
-        """Assign the last loss, of a single record, to group `number`; 0 means that the record was a census."""
+        """Assign the last loss, which is a single record, to the group `number`; 0 means that it was a census."""
         loss = self.losses[-1]
         loss.left = 0
         if number:

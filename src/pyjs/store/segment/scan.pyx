@@ -271,7 +271,7 @@ cdef class SegmentScan:
             return self.parts.get(at, 0)
 
     cdef bint is_hole(self, size_t at, size_t end) noexcept nogil:
-        """Return whether the bytes from `at` to `end` have a hole, which is a range of zeros where a write is missing.
+        """Return whether the bytes from `at` to `end` have a hole, a range of zeros where a write is missing.
 
         The hole is all of these bytes, a sector of them, or the rest of the page of `at`. The rest of a page is zeros
         if the kernel wrote the page back before the last write to it; the next page may have bytes of that write.
