@@ -143,7 +143,7 @@ class OpenFiles:
         return taken, failure
 
     def give_back(self, files: list[OpenFile], keep: str = "") -> None:
-        """Take back files that `take` returned; the caller has synced them, or has tried to.
+        """Take back files that `take` returned, after their sync has succeeded or failed.
 
         Files without unsynced bytes are closed. The file with the path `keep` stays open if the limit allows this.
         """

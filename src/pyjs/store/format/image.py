@@ -161,7 +161,7 @@ def read_image(disk: Disk, path: str, key: StreamKey | None, around: bool = Fals
 
 
 def encode_file(image: Buffer, codec: int, key: StreamKey | None, meta: bytes) -> tuple[int, list[Buffer]]:
-    """Return the flags of the outer header of a file for `image`, and the bytes of this file in parts.
+    """Encode `image` as a file; return the flags of the file's outer header, and the file's bytes in parts.
 
     The file is compressed if `codec` is set and this saves space. It is encrypted if there is a key.
     """

@@ -5,8 +5,8 @@
 
 Numbers are little-endian; the checksum covers everything before it, with seed 0. The frame is the same in every
 version. `needs` is the first pyjs-server version that reads the body; an older server names that version in its
-error. Each set flag stands for a feature that the reader must support. There is one flag, SEALED: the body is
-encrypted (store/crypt/keys), and then
+error. Each set flag stands for a feature that the reader must support. There is one flag. If SEALED is set, the body
+is encrypted (store/crypt/keys):
     body     = algorithm u8 | size of wrapped u8 | 0 u16 | wrapped data key | nonce | ciphertext | tag
 
 The 32 bytes of the frame are authenticated together with the body. Only the metadata of a stream includes a wrapped

@@ -123,7 +123,7 @@ class PlainImage:
         self.size = disk.size_of(fd)
 
     def read(self, at: int, size: int) -> bytes:
-        """Return up to `size` bytes of the image from `at`; fewer only at its end."""
+        """Return `size` bytes of the image from offset `at`, or fewer at the end of the image."""
         return self._disk.read_at(self.fd, size, at)
 
     def read_around(self, at: int, size: int) -> tuple[bytes, Holes]:
@@ -152,14 +152,14 @@ class PlainImage:
         return memoryview(self._disk.map_file(self.fd, self.size)) if self.size else b""
 
     def place_of(self, at: int, end: int) -> tuple[int, int]:
-        """Return the offset and the size, in the file, of the part of the image from `at` to `end`."""
+        """Return where the file has the part of the image from `at` to `end`, as (offset, size)."""
         return self.shift + at, end - at
 
     def grow(self, size: int) -> None:
         """Record that the image has grown to `size` bytes; only subclasses need this."""
 
     def spare_problem(self) -> str:
-        """Describe damage to data of which the file has another, intact copy; return "" if there is no damage."""
+        """Describe damage that loses nothing because the file has another copy; return "" if there is no damage."""
         return "" if self.outer is None else clear_problem(self._disk, self.fd, self.outer)
 
 

@@ -67,7 +67,7 @@ class PackedImage(PlainImage):
         raise CorruptRecord(path, outer.shift, "its table of chunks is damaged, twice")
 
     def read(self, at: int, size: int) -> bytes:
-        """Return up to `size` bytes of the image from `at`; filler bytes replace those of a damaged chunk."""
+        """Return up to `size` bytes of the image from offset `at`; filler bytes replace damaged chunks."""
         end = min(at + size, self.size)
         first = at // CHUNK_SIZE
         chunks = b"".join(self._chunk(number) for number in range(first, -(-end // CHUNK_SIZE)))
@@ -97,7 +97,7 @@ class PackedImage(PlainImage):
         return all(self._unpacked(number) is not None for number in range(len(self._places)))
 
     def place_of(self, at: int, end: int) -> tuple[int, int]:
-        """Return the offset and the size, in the file, of the chunks of the part of the image from `at` to `end`.
+        """Return where the file has the chunks of the image from `at` to `end`, as (offset, size).
 
         If some of these chunks are damaged, return the range of the damaged ones. Call `whole` before, since it finds
         the damaged chunks.

@@ -165,7 +165,7 @@ def encode_list(first: int, entries: list[dict[str, Any]], key: StreamKey | None
 def load_list(
     disk: Disk, directory: str, opener: Opener, ends: tuple[int, int] | None = None
 ) -> ConsumerList:
-    """Return the consumer list of a stream; `ends` has the number of bytes to use of each copy.
+    """Return the consumer list of a stream; `ends` limits how many bytes of each copy are used.
 
     Raises:
         UnknownFormat: another version wrote an entry.

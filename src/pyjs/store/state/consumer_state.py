@@ -17,7 +17,7 @@ creates the directory and the first generation, without a sync. As long as no en
 intact, the snapshot in the list is the state.
 
 In an encrypted stream the envelope is encrypted with the data key, and each delta with a key of the generation.
-`load` rewrites plain files encrypted.
+`load` rewrites plain files in encrypted form.
 
 This module knows nothing of the meaning of snapshot and deltas.
 """
@@ -200,7 +200,7 @@ class ConsumerStateFile:
     def load(self, *, seal: bool = True) -> tuple[bytes, list[bytes], list[str]]:
         """Return (snapshot, deltas, problems) of the stored state.
 
-        Plain files of an encrypted stream are rewritten encrypted, unless `seal` is False.
+        Plain files of an encrypted stream are rewritten in encrypted form, unless `seal` is False.
 
         `append` continues after the deltas. If there are problems, the caller should call `snapshot`, which replaces
         the damaged files.

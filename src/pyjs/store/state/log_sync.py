@@ -2,8 +2,8 @@
 
 The syncs work like those of a stream's store: `begin_sync` returns a job that any thread may run, and `finish_sync`
 handles its result. A job opens the files by path, since a log's own descriptor may be closed at any time; a sync of
-a file covers the writes through all descriptors. If a file is missing, a later generation, which is durable, has
-replaced it, or it was removed with its consumer.
+a file covers the writes through all descriptors. A missing file was replaced by a later generation, which is durable,
+or was removed with its consumer.
 
 After a failed sync `is_lost` is true, and the consumer must start a new generation.
 """
