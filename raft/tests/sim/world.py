@@ -213,7 +213,7 @@ class World:
                 ]
 
     def _limp(self) -> None:
-        """While all nodes sleep, lose the leader or only its group; another node must lead before it returns."""
+        """While all groups sleep, lose a leader or only its group; another must lead before the lost one returns."""
         for _ in range(SETTLE_TICKS):
             self._step()
         group = self.rng.choice(GROUPS)

@@ -1,4 +1,4 @@
-"""Tar archives with only regular files with relative names; nats-server before 2.15 wrote such snapshots.
+"""Tar archives of regular files with relative names; nats-server before 2.15 wrote such snapshots.
 
     archive = { header, 512 bytes | data, padded to 512 bytes } | two blocks of zeros
 

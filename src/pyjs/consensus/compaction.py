@@ -116,8 +116,8 @@ class States:
     """The machines' states that are being created for snapshots and compactions.
 
     A large state is created in steps. With a sync interval, a finished state is held back until all replicas have
-    had the time to sync its entries. Otherwise, after a power failure of all nodes, the log of this node might begin
-    after the last entries of the other logs.
+    had the time to sync the entries that it replaces. Otherwise, after a power failure of all nodes, the log of this
+    node might begin after the last entries of the other logs.
     """
 
     def __init__(self, faults: MachineFaults, sync_interval_ns: int) -> None:

@@ -258,8 +258,8 @@ class Consensus:
     def propose(self, group: int, payload: bytes, proposal: object = None) -> bool:
         """Propose an entry; return False if the entry is refused.
 
-        It is refused if this node does not lead the group, if the payload is larger than PAYLOAD_MAX bytes, or by the
-        engine. The machine gets `proposal` together with the committed entry, or in a call of `dropped`.
+        It is refused if this node does not lead the group, if the payload is larger than PAYLOAD_MAX bytes, or if the
+        engine refuses it. The machine gets `proposal` together with the committed entry, or in a call of `dropped`.
         """
         member = self._members.get(group)
         if member is None or not member.leads or len(payload) > batch.PAYLOAD_MAX:

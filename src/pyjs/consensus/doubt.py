@@ -97,7 +97,7 @@ class Doubts:
         return not self._doubts
 
     def begin(self, group: int, peer: int) -> None:
-        """Mark a group that was just opened as in doubt. This replaces an earlier doubt about the group."""
+        """Begin the doubt about a group that was just opened; this replaces an earlier doubt about the group."""
         self._engine.set_doubtful(group, True)
         if group not in self._doubts:
             self._turns.append(group)
@@ -166,7 +166,7 @@ class Doubts:
             self._peers.send(node, batch.of_has(group, status.peer, term, status.last))
 
     def _answered(self, node: int, has: Has) -> None:
-        """Handle the answer with the last entry of a replica on another node."""
+        """Handle an answer, which names the last entry of a replica on another node."""
         doubt = self._doubts.get(has.group)
         if doubt is not None and node_of(has.peer) == node:
             doubt.others[has.peer] = has.term, has.index

@@ -317,7 +317,7 @@ class NodeLog:
     def point(self, group: int, index: int, term: int, conf: Members, state: bytes) -> None:
         """Stage a new start of a group's log, after a compaction or after the installation of a snapshot.
 
-        If the log has `index` with this term, the entries after `index` remain; otherwise the log becomes empty.
+        If the log has an entry with this index and term, the later entries remain; otherwise the log becomes empty.
 
         Raises:
             CorruptRecord: the group is damaged.

@@ -135,9 +135,9 @@ cdef class BulkReader:
         free(self.runs)
 
     def read(self, size_t size_max, size_t chunk_size) -> list:
-        """Return one or more chunks with up to `size_max` bytes together, of which each has up to `chunk_size`.
+        """Return one or more chunks; each has up to `chunk_size` bytes, and together they have up to `size_max`.
 
-        Only one large message may exceed these sizes. If `size_max` is 0, return one chunk without messages.
+        Only a single large message may exceed these sizes. If `size_max` is 0, return one chunk without messages.
 
         Raises:
             NotNow: the first message cannot be read for the moment.
@@ -382,7 +382,7 @@ def segment_count(StreamStore store not None) -> int:
 def describe_segments(StreamStore store not None, size_t offset, size_t limit) -> list:
     """Return descriptions of up to `limit` segments, oldest first, without the first `offset` ones.
 
-    The first and last sequence and time of a segment without messages are 0.
+    If a segment has no messages, its first and last sequences and times are 0.
     """
     cdef size_t at
     cdef Segment* s

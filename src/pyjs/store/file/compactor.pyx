@@ -78,7 +78,7 @@ cdef class Compactor:
     cdef void outdate(self, uint32_t number) except *:
         """Discard work on a segment that has changed.
 
-        Drop its queued repair, and mark the new file that a job has written or is writing as stale.
+        Drop its queued repair. If a job has written or is writing a new file for it, mark this file as stale.
         """
         self.repairs.pop(number, None)
         for job in (self.rewriting, self.rewritten, self.recasting):

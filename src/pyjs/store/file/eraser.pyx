@@ -1,4 +1,4 @@
-"""Secure erasure: overwrites removed messages in their files.
+"""Secure erasure, which overwrites removed messages in their files.
 
 The record keeps its place and its checksum, because the next record's checksum depends on it; a flag in the record
 shows that its body is erased. A compressed segment is first replaced with its plain image.

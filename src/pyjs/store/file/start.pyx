@@ -307,7 +307,7 @@ cdef class StoreStart:
         """Queue the recovered segments for the first sync, since a killed process may not have synced them.
 
         Otherwise a repeated publish could be acknowledged as the duplicate of a message that a power failure then
-        removes. Also queues segments for compaction, compression or encryption.
+        removes. Also queue segments for compaction, compression or encryption.
         """
         cdef size_t at
         cdef Segment* s

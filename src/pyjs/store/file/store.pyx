@@ -72,7 +72,7 @@ def healed_index(files) -> int:
 
 
 cdef bint may_renumber(FileStore store, Segment* s) noexcept:
-    """Return whether the entries of `s` may get other ids of subjects.
+    """Return whether the entries of `s` may get other subject ids.
 
     They may not if the entries are in a map. They also may not if `s` was sealed before the running sync began, since
     the sync may read the entries.
@@ -439,7 +439,7 @@ cdef class FileStore(StreamStore):
         return job
 
     def range_of(self, uint32_t number) -> tuple:
-        """Return (first, last) sequence of a segment, or (1, 0) if there is no such segment."""
+        """Return the first and the last sequence of a segment, or (1, 0) if there is no such segment."""
         cdef size_t at = index_place(&self.catalogue.index, number)
         cdef Segment* s
         if at == self.catalogue.index.n:

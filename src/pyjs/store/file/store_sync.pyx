@@ -145,7 +145,7 @@ cdef class RetiredFiles:
         return keep
 
     def finish_removal(self, error, closed) -> None:
-        """Handle the result `error` of the removal job; another removal may then begin."""
+        """Handle the result of the removal job, an error or None; another removal may then begin."""
         self.removing = None
         if error is not None and not closed:
             self.files.names_unsynced = True

@@ -742,7 +742,10 @@ cdef class Catalogue:
         return seqs, seq if seq < before_seq else 0
 
     def learn_subjects(self, StoreFilter f not None, uint32_t limit) -> bool:
-        """Prepare a search with `f` for up to `limit` more subjects; return whether the preparation is complete."""
+        """Prepare a search with `f`: add up to `limit` subjects to the trie; return False if more must be added.
+
+        If the search needs no trie, nothing is added.
+        """
         return self.subjects.learn(f, limit)
 
     def stored_at(self, uint64_t seq) -> int:

@@ -77,7 +77,10 @@ cdef class SubjectSet:
         self.known_tokens = 0
 
     cdef bint learn(self, StoreFilter f, uint32_t limit) noexcept nogil:
-        """Prepare a search with `f` for up to `limit` more subjects; return whether the preparation is complete."""
+        """Prepare a search with `f`: add up to `limit` subjects to the trie; return False if more must be added.
+
+        If the search needs no trie, nothing is added.
+        """
         cdef size_t i
         cdef bint wild = False
         for i in range(f.n):
@@ -118,7 +121,7 @@ cdef class SubjectSet:
         return -1
 
     cdef int collect(self, StoreFilter f, Matches* out) noexcept nogil:
-        """Collect the matching subjects, each one time; return -1 if a limit of `out` is reached or out of memory."""
+        """Collect the matching subjects without duplicates; return -1 if out of memory or at a limit of `out`."""
         cdef size_t k, start
         cdef uint8_t* known = NULL
         cdef int result = 0

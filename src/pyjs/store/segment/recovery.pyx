@@ -1,4 +1,4 @@
-"""Recovery: reads the segments of a directory when a store is opened.
+"""Recovery, which reads the segments of a directory when a store is opened.
 
 The contents of a segment come from its index file if that matches, otherwise from a scan of its records. So
 after a clean stop no records are read, and after a kill only those of the open segment. Both ways give the
