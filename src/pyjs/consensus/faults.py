@@ -184,7 +184,7 @@ class Successions:
         self._peers.send(node_of(peer), batch.of_frames(head + rest, ()))
 
     def heard(self, frames: bytes) -> None:
-        """End the requests for each group in which one of these frames shows a leader of a later term.
+        """End the requests for each group for which one of these frames shows a leader of a later term.
 
         The engine must have accepted the frames, which are concatenated.
         """

@@ -34,7 +34,7 @@ cdef class ClockSteps:
     def add(self, int64_t previous_ns, int64_t at_ns, int64_t by_ns) -> None:
         """Remember a step of `by_ns` between two entries, whose times are `previous_ns` and `at_ns`.
 
-        A step can only be as long as the time between the entries.
+        A step is at most as long as the time between the entries.
         """
         assert 0 < previous_ns <= at_ns
         assert self.count == 0 or self.steps[self.count - 1].at <= at_ns

@@ -625,7 +625,10 @@ cdef class StreamStore:
 
     @property
     def lost(self):
-        """The damage found: (number of lost messages, sequences of the first ones, damaged bytes), or None."""
+        """The number of lost messages, the sequences of the first ones, and the number of damaged bytes.
+
+        None means that no damage was found.
+        """
         return None
 
     @property

@@ -337,7 +337,10 @@ cdef class FileStore(StreamStore):
     # -- damage ------------------------------------------------------------------------------------------------
     @property
     def lost(self):
-        """The damage found: (number of lost messages, sequences of the first ones, damaged bytes), or None."""
+        """The number of lost messages, the sequences of the first ones, and the number of damaged bytes.
+
+        None means that no damage was found.
+        """
         cdef Losses losses = self.examiner.losses
         return (losses.msgs, losses.seqs, losses.bytes) if losses.msgs or losses.bytes else None
 

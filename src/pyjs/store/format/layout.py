@@ -7,8 +7,8 @@
                                        consumers/<consumer>.<id>/snap.G log.G
 
 Account, stream and consumer names are escaped, so that no name can leave its directory or collide with a file of the
-server. A directory to remove is first renamed to `.deleting-…`; if a crash interrupts the removal, the next start
-finishes it. An unreadable directory is renamed to `.damaged-…` and left to the operator.
+server. A directory to remove is first renamed to `.deleting-...`; if a crash interrupts the removal, the next start
+finishes it. An unreadable directory is renamed to `.damaged-...` and left to the operator.
 """
 
 from __future__ import annotations

@@ -216,7 +216,7 @@ def is_encrypted(head: bytes, path: str) -> bool:
 
 
 def head_size(meta: bytes) -> int:
-    """Return the offset of the body of a file with `meta` in its unencrypted META record."""
+    """Return the offset of a file's body if the file has `meta` in its unencrypted META record."""
     return HEADER.size + (RECORD_HEAD.size + len(meta) + CHECKSUM.size if meta else 0)
 
 

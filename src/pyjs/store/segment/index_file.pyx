@@ -426,8 +426,8 @@ cdef class FullSegment:
     cdef SegmentContents contents(self, const char* file, size_t size, char* room):
         """Return the contents of the segment whose image is at `file`, from the entries if possible, else by a scan.
 
-        The entries are copied to `room`, their place in the index file; this memory must stay as long as the
-        contents.
+        The entries are copied to `room`, their place in the index file; this memory must not be freed before the
+        contents are.
 
         Raises:
             IndexUnusable: the segment is damaged or incomplete, or has wide gaps.

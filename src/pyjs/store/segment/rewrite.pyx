@@ -5,7 +5,7 @@ messages, removals that are still needed for other segments, first_seq and time.
 renamed over the old one when the removals of the dead messages are durable. Invariant: one complete file
 exists at any time. A compaction leaves a damaged segment unchanged.
 
-A repair gets records that replace the damaged ones (`restored`); it fails if it lacks one for a live message. It
+A repair gets records that replace the damaged ones (`restored`), and fails if there is none for a live message. It
 also copies removed messages, whose ids may still count, and keeps all removals.
 
 This module does not use stores: store/file chooses segments and replaces the files. The job runs without the GIL, in

@@ -170,7 +170,7 @@ def load_list(
     Raises:
         UnknownFormat: another version wrote an entry.
         Locked: an entry is encrypted, and `opener` cannot decrypt it.
-        OSError: neither copy can be read, or the error of a copy may be temporary.
+        OSError: neither copy can be read, or one has an error that may be temporary.
     """
     found: list[tuple[str, bytes | OSError]] = []
     for number, path in enumerate(list_paths(directory)):
@@ -317,7 +317,7 @@ def _merged(copies: list[Copy]) -> ConsumerList:
 
 
 def _take_entries(found: ConsumerList, base: int, entries: dict[int, dict[str, Any]]) -> None:
-    """Apply `entries` in the order of their numbers to the list, and note missing numbers as gaps."""
+    """Apply `entries` to the list in the order of their numbers, and note missing numbers as gaps."""
     due = base if base else min(entries, default=0)
     if entries and not base:  # the head is lost, and perhaps the entries that follow it
         found.gaps.append((0, due - 1))
