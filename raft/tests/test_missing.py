@@ -59,7 +59,7 @@ def checkout(tmp_path: Path) -> Path:
 
 
 def refusal(checkout: Path) -> str:
-    """Return the output of `make cluster` in that tree."""
+    """Return the output of `make cluster` in the tree `checkout`."""
     done = subprocess.run(
         ["/bin/sh", checkout / ".ci" / "raft"],
         env={"PATH": str(checkout / "bin"), "HOME": str(checkout)},

@@ -256,7 +256,7 @@ cdef uint8_t* write_copy(uint8_t* to, size_t offset, size_t length, size_t* writ
 
 
 cdef uint8_t* write_repeat(uint8_t* to, size_t length) noexcept nogil:
-    """Write a repeat: a copy of at least four bytes with the offset of the previous copy.
+    """Write a repeat, which is a copy of at least four bytes with the offset of the previous copy.
 
     Return the position after it.
     """

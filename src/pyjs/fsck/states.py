@@ -247,7 +247,7 @@ class StatesCheck:
     def _purge(self, path: str) -> None:
         """Report the purge file at `path`, which an interrupted purge has left.
 
-        If the file is damaged, the purge had not begun.
+        If the file is damaged, the purge has not begun.
         """
         try:
             purge = read_purge(self._disk, path, self._files.key)

@@ -420,7 +420,7 @@ cdef class StreamStore:
             return self.last_matches.find(self.catalogue, subject[:n], work)
 
     def headers_steps(self, int64_t from_ns):
-        """Yield between steps; return (sequence, time, headers) of messages since `from_ns`, even of removed ones."""
+        """Yield between steps; return (sequence, time, headers) of each message since `from_ns`, even if removed."""
         yield from ()
         return []
 
@@ -542,8 +542,8 @@ cdef class StreamStore:
     def trim_some(self, int64_t max_per_subject, uint64_t from_seq, uint64_t before_seq, uint32_t limit) -> int:
         """Remove messages whose subjects have more than `max_per_subject` messages; visit up to `limit` messages.
 
-        The messages are those with from_seq <= seq < before_seq. Return the sequence at which the next step begins,
-        or 0 after the last step.
+        Only messages with from_seq <= seq < before_seq are visited. Return the sequence at which the next step
+        begins, or 0 after the last step.
         """
         cdef uint64_t seq = index_next_live(&self.catalogue.index, from_seq)
         cdef Segment* s

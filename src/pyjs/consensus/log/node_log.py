@@ -190,7 +190,7 @@ class NodeLog:
         self._written = end.number - 1
 
     def _write_again(self, replay: Replay) -> Iterator[None]:
-        """Rewrite records that no later record proves durable: an earlier process may not have synced them."""
+        """Rewrite records that no later record proves durable, since an earlier process may not have synced them."""
         if not replay.unsynced:
             return
         _, first_file, first_at = replay.unsynced[0]
@@ -604,9 +604,10 @@ class NodeLog:
         return sorted(self._shelf.oldest.crowded) if self._has_many_files() else []
 
     def _has_many_files(self) -> bool:
-        """Return whether there are more files than FILES_FEW plus twice the number that the needed records fill.
+        """Return whether there are so many files that records of the oldest file should be copied.
 
-        Only then are records copied, so the log never copies more bytes than it writes.
+        The limit is FILES_FEW plus twice the number of files that the needed records fill, so the log never copies
+        more bytes than it writes.
         """
         files = self._shelf.files
         if len(files) <= FILES_FEW:

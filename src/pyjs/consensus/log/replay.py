@@ -228,7 +228,7 @@ class Replay:
         return None
 
     def _pass_gap_before(self, at_file: int, data: bytes) -> bool:
-        """Record the loss of the records before a file; return False if the log ends there instead."""
+        """Note the loss of the records before a file; return False if the log ends there instead."""
         file = self._headers[at_file]
         if file.header.synced < self.next_number and not self._is_witnessed(at_file, data, FIRST_AT - 1):
             self._is_over = True
@@ -244,7 +244,7 @@ class Replay:
         return True
 
     def _pass_gap(self, at_file: int, data: bytes, at: int, found_at: int, found: Head) -> bool:
-        """Record the loss of the records before `found`; return False if the log ends there instead."""
+        """Note the loss of the records before `found`; return False if the log ends there instead."""
         if found.synced < self.next_number and not self._is_witnessed(at_file, data, at):
             self._is_over = True
             return False
@@ -330,7 +330,7 @@ class Replay:
         return True
 
     def _lose_of(self, group: StoredGroup, file: LogFile, at: int, head: Head, what: str) -> None:
-        """Record that a record of a group is unusable."""
+        """Note the loss of a record of a group, because the record is unusable."""
         loss = Loss(file.path, at, head.size, what, head.number, groups={group.number})
         self.losses.append(loss)
         self._changes = []
@@ -351,7 +351,7 @@ class Replay:
         return group
 
     def _miss(self, group: StoredGroup, count: int) -> None:
-        """Record that `count` of the lost records belong to a group."""
+        """Note that `count` of the lost records belong to a group."""
         hit = [loss for loss in self.losses if loss.first > group.seen and loss.left]
         for loss in hit:
             loss.groups.add(group.number)
@@ -417,7 +417,7 @@ class Replay:
         self._changes = []
 
     def _check_end(self) -> None:
-        """Record a loss if the end of the log is missing: records of the newest file, or a newer file."""
+        """Note a loss if the end of the log is missing, which may be records of the newest file, or a newer file."""
         newest = self.files[-1] if self.files else None
         self.machine = self._headers[-1].header.machine if self._headers else 0
         if newest is not None:

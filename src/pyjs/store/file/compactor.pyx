@@ -226,7 +226,7 @@ cdef class Compactor:
         return False
 
     def set_codec(self, uint32_t codec) -> None:
-        """Set the compression for sealed segments (0: none); segments that are compressed already stay compressed."""
+        """Set the compression for sealed segments (0: none); segments that are already compressed remain so."""
         cdef size_t at
         if codec == self.codec:
             return

@@ -707,5 +707,5 @@ cdef class SegmentWriter:
         self.state_due = True
 
     cdef bint is_unindexed(self):
-        """Return whether the last segment has no index file that covers all of it."""
+        """Return whether the last segment lacks an index file that covers all of it."""
         return self.indexed != self.written or self.stored_tail is not None

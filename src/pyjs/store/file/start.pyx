@@ -118,7 +118,7 @@ cdef class StoreStart:
         return seqs
 
     def _finish_erasure(self):
-        """Overwrite the message that was erased last: the server may have crashed after recording its removal.
+        """Overwrite the message that was erased last, since the server may have crashed after recording its removal.
 
         A replica overwrites all erased messages whose ids could still count: a power failure may undo the zeros but
         keep the record of the removal, and the ids would count again.
@@ -281,7 +281,7 @@ cdef class StoreStart:
             self.writer.seal()
 
     cdef leave_last(self, Segment* s):
-        """Begin a new segment with the next record: no offset of an encrypted file may be written twice.
+        """Begin a new segment with the next record, since no offset of an encrypted file may be written twice.
 
         Unacknowledged bytes after the last record are truncated, as in a plain segment.
         """

@@ -145,7 +145,7 @@ cdef class FileStore(StreamStore):
         return 0
 
     def headers_steps(self, int64_t from_ns):
-        """Yield between steps; return (sequence, time, headers) of messages since `from_ns`, even of removed ones."""
+        """Yield between steps; return (sequence, time, headers) of each message since `from_ns`, even if removed."""
         return (yield from headers_steps(self.files, from_ns))
 
     def keep_headers(self) -> None:

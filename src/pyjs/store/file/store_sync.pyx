@@ -114,7 +114,10 @@ cdef class RetiredFiles:
         self.paths = [(mark or self.syncs.written_mark, path) for mark, path in self.paths]
 
     cdef bint is_due(self):
-        """Return whether a removal can begin: none runs, and the commit after a file's retirement is durable."""
+        """Return whether a removal can begin.
+
+        It can if no removal is running, and if the commit after the retirement of a file is durable.
+        """
         return self.removing is None and bool(self.paths) and 0 < self.paths[0][0] <= self.syncs.synced_mark
 
     def begin_removal(self):

@@ -72,7 +72,7 @@ def take_over(disk: Disk, root: str, most: int) -> int:
 
 
 def check_names(disk: Disk, root: str) -> None:
-    """Refuse stores in which two workers have a stream of the same name: both would answer its clients.
+    """Refuse stores in which two workers have a stream of the same name, since both would answer its clients.
 
     Raises:
         StoreShared: there is such a stream.

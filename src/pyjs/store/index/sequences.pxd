@@ -1,4 +1,4 @@
-"""The sequences of one store: dense segments of fixed-width entries, with one bit per entry for dead ones."""
+"""The sequences of one store: dense segments of fixed-width entries, with one bit per entry that marks dead ones."""
 from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
 
 cdef enum:

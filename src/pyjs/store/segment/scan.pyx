@@ -110,7 +110,7 @@ cdef int told_header(SegmentHeader* header, const char* p, size_t size, uint32_t
 
 
 cdef bint sendable(const char* subject, size_t n) noexcept nogil:
-    """Return whether a protocol line can contain a subject: it is not empty and has no white space.
+    """Return whether a protocol line can contain a subject, which must not be empty or have white space.
 
     wire/parser applies the same rule, so every subject that a client can publish to can be read again.
     """
@@ -523,7 +523,7 @@ cdef class SegmentScan:
         return 0
 
     cdef bint follows(self, uint64_t before) noexcept nogil:
-        """Return whether the next entry can have the sequence `before`: gaps in a segment have a limited total."""
+        """Return whether the next entry can have the sequence `before`; a segment's gaps have a limited total."""
         cdef uint64_t expected = self.c.base_seq + self.c.n
         if before > SEQ_MAX:
             return False
