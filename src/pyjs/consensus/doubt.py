@@ -12,15 +12,16 @@ and sends the missing entries again. The doubt ends
   answered continue.
 
 If all other voters have answered, and too few of them are in doubt for the second case, each committed entry is on
-one of the other voters. The voter with the newest last entry has all committed entries, so the group may elect it, or
-any voter whose last entry is as new as that one.
+one of the other voters. The voter with the newest last entry has all committed entries, so the group may elect this
+voter, or another one whose last entry is just as new.
 
 If a voter does not answer, because it is away or its log is lost, the doubt remains: only that voter may have entries
 that this replica has lost. Only an operator can decide that the voter will not return. Then `accept` counts only the
 voters that have answered, so entries younger than the interval may be lost.
 
-A replica that was cut off for longer than GRACE_NS while the majority lost entries, and that has not lost its own
-end, may have committed entries that the group has lost. It is closed, and returns empty under a new incarnation.
+A replica may have been cut off for longer than GRACE_NS while the majority lost entries. If it has not lost the end
+of its own log, it may have committed entries that the group has lost. Then it is closed, and returns empty under a
+new incarnation.
 
 So power cuts of a minority lose nothing, and those of a majority lose entries that are younger than the interval.
 """

@@ -4,7 +4,7 @@ A stopped replica continues to store entries, but applies none. If it is elected
 it tries one replica after another.
 
 A group whose log is damaged, or lacks entries that were acknowledged, is closed. Its log is dropped, and the owner of
-the machine opens it again: as a new replica, which the leader adds to the group.
+the machine opens the group again. The new replica is empty until the leader has added it to the group.
 
 The voters of an idle group sleep, and would notice only after minutes that the leader has closed it. So the closing
 node asks one voter after another to start an election ("timeout now", docs/raft-frames.md), until it knows a leader

@@ -2,11 +2,11 @@
 
 The time of an entry is the wall time of the leader. If that clock is set forward, or if the clock of the next leader
 is ahead, the time of entries advances by more than has elapsed. The duplicate window measures elapsed time, so the
-leader reports such a step in an entry (stream/replicated/leader_clock.pyx), and each replica remembers it here. It is
-a part of the state of a replica: it is stored in the mark of an entry, and copied with the messages.
+leader reports such a step in an entry (stream/replicated/leader_clock.pyx), and each replica remembers it here. Steps
+are a part of the state of a replica: they are stored in the mark of an entry, and copied with the messages.
 
-A step (at, by) states that `by` ns of the time before `at` did not elapse. No message was stored in that time, as it
-lies between two entries: at - by is not before the previous entry. Therefore
+A step (at, by) states that `by` ns of the time before `at` did not elapse. No message was stored in these `by` ns,
+since they lie between two entries: at - by is not before the previous entry. Therefore
 
     0 < steps[0].at - steps[0].by,  steps[i].at <= steps[i+1].at - steps[i+1].by,  0 < steps[i].by.
 

@@ -385,7 +385,7 @@ cdef class StreamStore:
         return self.copy_out(seq)
 
     def get_checked(self, uint64_t seq):
-        """Return the message as `get` does, but check it in its file even if this process wrote it."""
+        """Return the message as `get` does, but check its record in the file even if this process wrote it."""
         return self.copy_out(seq)
 
     def get_last(self, bytes subject_filter, uint64_t up_to_seq=0):

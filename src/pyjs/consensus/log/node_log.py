@@ -271,8 +271,8 @@ class NodeLog:
     def write(self, write: Write, payloads: Sequence[bytes] = ()) -> bool:
         """Stage the hard state and entries of a write, with a payload for each entry (b"": no payload).
 
-        Return whether a record was staged. A commit index alone is not staged: it is staged with the next record, or
-        by `stage_commits`. A snapshot in the write is not staged: the caller must pass it to `point`.
+        Return whether a record was staged. A commit index alone is staged later, with the next record or by
+        `stage_commits`. A snapshot in the write is not staged: the caller must pass it to `point`.
 
         Raises:
             CorruptRecord: the group is damaged.

@@ -1,7 +1,7 @@
 """The index of a store by sequence and by subject, and every search in it.
 
-This module knows nothing of bodies and callers: the store that owns it reports added and dropped messages, and
-rebuilds the index when it is opened. Sequences are dense in segments (store/index/sequences.pyx). Each segment has a
+This module knows nothing of bodies and callers: a store reports added and dropped messages to its catalogue, and
+rebuilds it when the store is opened. Sequences are dense in segments (store/index/sequences.pyx). Each segment has a
 4096-bit set of the subject ids that it may contain. Each entry has the distance to the previous message of its
 subject. Each subject has a count, and its first and last sequence. If the message of such a sequence was dropped, the
 next query searches for the new one.

@@ -53,7 +53,7 @@ cdef class SubjectSet:
     cdef int know_tokens(self, uint32_t more) noexcept nogil:
         """Add up to `more` subject ids to the trie.
 
-        Return 0 if it is now complete, 1 if not, -1 if out of memory.
+        Return 0 if the trie is now complete, 1 if more ids must be added, or -1 if out of memory.
         """
         cdef uint32_t id = self.known_tokens
         cdef Subject* s

@@ -270,7 +270,7 @@ class ConsumerStateFile:
         self._remove_others()
 
     def _entry(self, delta: bytes, chain: int) -> tuple[bytes, int]:
-        """Return the log entry for a delta, and its checksum; `chain` is the checksum of the entry before it."""
+        """Return the log entry for a delta, and its checksum; `chain` is the checksum of the previous entry."""
         if self._sealer is not None:
             delta = self._sealer.seal(delta, b"")
         checksum: int = xxhash.xxh64_intdigest(len(delta).to_bytes(4, "little") + delta, chain)
