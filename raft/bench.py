@@ -81,7 +81,7 @@ class Trio:
 
 
 def entries(count: int, per_turn: int) -> float:
-    """Return the microseconds of processor time of an entry on one of three nodes."""
+    """Return the processor time in microseconds that one entry takes on each of three nodes."""
     trio = Trio(1)
     leader = next(node for node in NODES if trio.nodes[node].status(1).role == Role.LEADER)
     batch = [(1, bytes(40))] * per_turn
@@ -99,7 +99,7 @@ def entries(count: int, per_turn: int) -> float:
 
 
 def groups(count: int) -> dict[str, float]:
-    """Return memory, processor time awake and asleep, and the time of elections, for many groups."""
+    """Return the memory of many groups, their processor time awake and asleep, and the time of their elections."""
     trio = Trio(count)
     awake = seconds(lambda: trio.run(8)) / 8 / len(NODES)
     trio.run(30)

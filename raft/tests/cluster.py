@@ -1,4 +1,4 @@
-"""Nodes in memory, between which frames arrive at once and whose writes are durable at once, for the unit tests."""
+"""Nodes in memory for the unit tests; their frames arrive at once, and their writes are durable at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Damaged frames with a valid checksum are refused with the name of a field, or harmless; none ends the process.
+"""A damaged frame with a valid checksum is refused with the name of a field, or is harmless; none ends the process.
 
 A damaged frame may still be valid but make the state of a group impossible. That group is quarantined; the checksum
 prevents this for random damage. The module of frames is also fuzzed in Rust.

@@ -1,4 +1,4 @@
-"""One line in the summary if the engine is missing; a failure if it is required."""
+"""If the engine is missing, the summary of the tests has one line about it, or they fail if it is required."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_package_without_its_compiled_part_is_not_here(tmp_path: Path) -> None
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """Return a tree with the script and a source; bin/ has only the programs that the script needs to refuse."""
+    """Return a tree with the script and a source; its bin/ has only what the script uses before it refuses."""
     script = tmp_path / ".ci" / "raft"
     script.parent.mkdir()
     shutil.copy(ROOT / ".ci" / "raft", script)
@@ -59,7 +59,7 @@ def checkout(tmp_path: Path) -> Path:
 
 
 def refusal(checkout: Path) -> str:
-    """Return the output of `make cluster` in that tree."""
+    """Return the output of `make cluster` in the tree `checkout`."""
     done = subprocess.run(
         ["/bin/sh", checkout / ".ci" / "raft"],
         env={"PATH": str(checkout / "bin"), "HOME": str(checkout)},

@@ -6,8 +6,8 @@
     ready = groups.ready()          # send ready.frames; write ready.writes, one sync for all of them
     frames = groups.stored(ready.token)   # send them; then call ready() again for new commits
 
-`peer_id` identifies a replica by its node and its incarnation, the number of its start on that node. The engine is
-TiKV's raft, compiled from Rust; the README of the distribution describes the build.
+`peer_id` identifies a replica by its node and its incarnation, which counts the replicas of a group on that node. The
+engine is TiKV's raft, compiled from Rust; the README of the distribution describes the build.
 """
 
 from __future__ import annotations

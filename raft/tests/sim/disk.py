@@ -1,7 +1,7 @@
 """A disk in memory for the logs of one node: a power cut keeps a random prefix of the unsynced operations.
 
-An operation is written completely or not at all, which the real log achieves with checksums. It does not depend on
-the engine.
+An operation is written completely or not at all, which the real log achieves with checksums. This module does not
+depend on the engine.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class GroupFiles:
             self.entries = (*self.entries[: first - self.start - 1], *entries)
 
     def begin_at(self, index: int, term: int, conf: Conf, state: State) -> None:
-        """Move the start; the entries after it remain if they follow it."""
+        """Move the start of the log; later entries remain if the log has an entry with this index and term."""
         kept = self.entries[index - self.start :] if self.has(index, term) else ()
         self.entries = kept
         self.start, self.start_term, self.conf, self.state = index, term, conf, state

@@ -43,7 +43,7 @@ class Judge:
         raise Violation(text)
 
     def leads(self, group: int, term: int, node: int, engine: Groups) -> None:
-        """Check a new leader: it is the only one of its term, and its log has every committed entry."""
+        """Check that a new leader is the only one of its term, and that its log has every committed entry."""
         first = self.leaders.setdefault((group, term), node)
         if first != node:
             self.fail(f"group {group}: nodes {first} and {node} lead in term {term}")

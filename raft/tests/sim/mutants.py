@@ -1,4 +1,4 @@
-"""Nodes with a flaw that the judge must detect within some seeds, which proves that it works."""
+"""Nodes with a flaw that the judge must detect within some seeds; this proves that the judge works."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyjs_raft import EntryKind, Ready, Refused, Role, Write
 
 
 class HastyNode(SimNode):
-    """Reports to its peers that it has an entry or a vote before that is durable."""
+    """A node that reports an entry or a vote to its peers before this entry or vote is durable."""
 
     def _begin_sync(self, token: int, count: int) -> None:
         super()._begin_sync(0, count)
@@ -20,7 +20,7 @@ class HastyNode(SimNode):
 
 
 class ForgetfulNode(SimNode):
-    """Does not store its votes."""
+    """A node that does not store its votes."""
 
     def _operation(self, write: Write) -> Operation:
         operation = super()._operation(write)
@@ -30,7 +30,7 @@ class ForgetfulNode(SimNode):
 
 
 class EagerReader(SimNode):
-    """Answers reads as the leader from its whole log, committed or not."""
+    """A node that answers reads as the leader from all entries of its log, even if they are not committed."""
 
     def read(self, group: int) -> None:
         status = self.engine.status(group)
@@ -46,7 +46,7 @@ class EagerReader(SimNode):
 
 
 class StaleReader(SimNode):
-    """Answers reads without confirmation if it believes that it leads."""
+    """A node that answers reads without confirmation if it believes that it leads."""
 
     def read(self, group: int) -> None:
         if self.engine.status(group).role == Role.LEADER:
@@ -54,7 +54,7 @@ class StaleReader(SimNode):
 
 
 class CarelessInstaller(SimNode):
-    """Uses a snapshot before its data has arrived."""
+    """A node that uses a snapshot before the data of the snapshot has arrived."""
 
     def _take(self, ready: Ready) -> None:
         super()._take(ready)
@@ -85,7 +85,7 @@ class CarelessInstaller(SimNode):
 
 
 class SoundSleeper(SimNode):
-    """Does not watch sleeping groups."""
+    """A node that does not watch sleeping groups."""
 
     watch_ticks = 60_000
 

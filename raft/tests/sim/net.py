@@ -51,7 +51,7 @@ class SimNet:
         return bytes(out)
 
     def arrived(self, now: int) -> list[tuple[int, int, bytes, bool]]:
-        """Return source, target and batch of everything that has arrived by `now`, and whether it is damaged."""
+        """Return the source, target and bytes of each batch that has arrived by `now`, and whether it is damaged."""
         found = []
         while self._way and self._way[0][0] <= now:
             _, _, source, target, data, is_damaged = heapq.heappop(self._way)

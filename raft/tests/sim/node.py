@@ -1,6 +1,6 @@
 """One node of the simulation: it drives the engine as the server does, with the simulated disk and network.
 
-The application of a group is a count and a digest of its entries. All reports of a node (roles, committed entries,
+The state of a group is a count and a digest of its entries. All reports of a node (roles, committed entries,
 acknowledgements, reads) go to the judge.
 """
 
@@ -124,7 +124,7 @@ class SimNode:
         return self.disk.written[group].peer
 
     def close(self, group: int, until: int) -> None:
-        """Close one group, as after a panic, once none of its writes is pending."""
+        """Close one group, as after a panic, unless writes are pending."""
         if self.syncing or group in self.closed or any(one[2].group == group for one in self.installs):
             return
         self.closed[group] = until

@@ -213,7 +213,7 @@ class World:
                 ]
 
     def _limp(self) -> None:
-        """Lose a leader, or only its group, while all are asleep; another one must lead before it returns."""
+        """While all groups sleep, lose a leader or only its group; another must lead before the lost one returns."""
         for _ in range(SETTLE_TICKS):
             self._step()
         group = self.rng.choice(GROUPS)

@@ -61,7 +61,7 @@ class BlockBytes:
         return rest
 
     def _begin(self) -> bool:
-        """Determine the kind of the block; return True once the header of a compressed block is read.
+        """Determine the kind of the block; return True when the header of a compressed block has been read.
 
         Raises:
             BadBlock: the algorithm is unknown, or the size is invalid.

@@ -1,4 +1,4 @@
-"""Indexes of message blocks: the removed messages of the blocks.
+"""Indexes of message blocks, which name the removed messages of the blocks.
 
     index.db = magic 11 u8 | version u8 | messages | bytes | first sequence | first time | last sequence | last time
                | number of subjects { subject size | subject | total | first block | [ last block ] }
@@ -9,8 +9,9 @@
                | number of removed | check of the last record u64 | [ set, or numbers in version 1 ]
     set      = magic 22 u8 | version u8 | nodes u32 | size u32 { first sequence u64 | bits u64 * 32 | height u16 }
 
-Numbers without a size are varints, times are signed varints; the others are little-endian. A set of version 1 has
-64 words of bits in each node. nats-server wrote `N.idx` before 2.10; since 2.10, it writes `index.db`.
+Numbers without a given size are varints, and times are signed varints. Numbers with a given size are little-endian.
+A set of version 1 has 64 words of bits in each node. nats-server wrote `N.idx` before 2.10; since 2.10, it writes
+`index.db`.
 
 An index is valid only if it belongs to the blocks: its check must equal the check of the last record.
 Source: nats-server's source, server/filestore.go and server/avl/seqset.go.

@@ -81,7 +81,7 @@ class FrameReader:
         return not self._held
 
     def add(self, data: bytes) -> Iterator[bytes]:
-        """Yield the decoded bytes of each frame that `data` completes, b"" for a frame without data.
+        """Yield the decoded bytes of each frame that `data` completes, or b"" for a frame without data.
 
         Raises:
             BadArchive: a frame is damaged, too large or of an unknown kind, or the identifier is missing.

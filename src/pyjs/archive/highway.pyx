@@ -1,7 +1,7 @@
 """HighwayHash with 64 bits of result: the checksum of nats-server's message blocks, indexes and metadata.
 
-Four lanes of 64 bits, into which packets of 32 bytes are mixed. Numbers are little-endian. Bytes can be added in
-pieces of any size.
+Packets of 32 bytes are mixed into four lanes of 64 bits. Numbers are little-endian. Bytes can be added in pieces of
+any size.
 
 Compiled, because the hash of every message of a block is computed (measured by benchmarks/archives.py).
 Source: google/highwayhash, the portable description; test vectors from files that nats-server wrote.

@@ -1,10 +1,10 @@
 """Decoder of S2 and Snappy blocks, converter from Snappy blocks to shorter S2 blocks, and the CRC-32C of frames.
 
 A block is its decoded size as a varint, followed by elements: literals, and copies of earlier output. The low two
-bits of the first byte are the kind; an S2 block may repeat the offset of the previous copy (a one-byte copy with
-offset 0). Every read and every copy is checked against both buffers. cramjam compresses to Snappy blocks, which are
-valid S2 but need three bytes for every 64 bytes of a long match. This module converts such a series of copies to one
-copy and one repeat.
+bits of an element's first byte are its kind. An S2 block may repeat the offset of the previous copy (a one-byte copy
+with offset 0). Every read and every copy is checked against both buffers. cramjam compresses to Snappy blocks, which
+are valid S2 but need three bytes for every 64 bytes of a long match. This module converts such a series of copies to
+one copy and one repeat.
 
 Compiled, because backup and restore read every byte of an archive here (measured by benchmarks/archives.py).
 Source: google/snappy format_description.txt; the S2 extension as documented by klauspost/compress/s2.
@@ -189,7 +189,7 @@ cdef size_t read_little(const uint8_t* p, size_t n) noexcept nogil:
 
 
 def with_repeats(bytes block not None) -> bytes:
-    """Return the valid Snappy block `block`, of at most 64 KiB of data, as an S2 block, which is never longer."""
+    """Return an S2 block with the data of a valid Snappy block of at most 64 KiB; the result is never longer."""
     cdef const uint8_t* p = block
     cdef size_t n = len(block), size
     cdef bytes out = PyBytes_FromStringAndSize(NULL, n)
@@ -256,7 +256,7 @@ cdef uint8_t* write_copy(uint8_t* to, size_t offset, size_t length, size_t* writ
 
 
 cdef uint8_t* write_repeat(uint8_t* to, size_t length) noexcept nogil:
-    """Write a repeat: a copy of at least four bytes with the offset of the previous copy.
+    """Write a repeat, which is a copy of at least four bytes with the offset of the previous copy.
 
     Return the position after it.
     """

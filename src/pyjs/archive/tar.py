@@ -1,4 +1,4 @@
-"""Files in a tar archive, as nats-server before 2.15 wrote snapshots: regular files with relative names.
+"""Tar archives of regular files with relative names; nats-server before 2.15 wrote such snapshots.
 
     archive = { header, 512 bytes | data, padded to 512 bytes } | two blocks of zeros
 

@@ -16,7 +16,7 @@ A batch, little-endian:
 | 3 part | group, index, offset (u64 each), then bytes of the snapshot's data |
 | 4 done | group, index (u64 each): the snapshot is durable here |
 | 5 gone | group, index (u64 each): the sender no longer offers this snapshot |
-| 6 lacks | group, peer, boot (u64 each): since start `boot`, that peer may have lost acknowledged entries |
+| 6 lacks | group, peer, boot (u64 each): since its node's start `boot`, that peer may lack acknowledged entries |
 | 7 has | group, peer, term, index (u64 each): the last entry of that peer, in answer to 6 |
 
 Sizes and digests of payloads are in the descriptors of their entries, so nothing else is sent for them.
@@ -110,7 +110,10 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Lacks:
-    """An announcement that a peer may lack entries that it acknowledged before start number `boot` of its node."""
+    """An announcement that a peer may lack entries that it has acknowledged.
+
+    The entries may be missing since the start of the peer's node with the number `boot`.
+    """
 
     group: int
     peer: int

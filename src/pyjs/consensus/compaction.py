@@ -1,4 +1,4 @@
-"""Compaction of the logs of groups: finds full logs, and creates the states that replace the cut entries."""
+"""Compaction of the logs of groups, which finds full logs and creates the states that replace the cut entries."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class Compaction:
 
 @dataclass(slots=True)
 class Made:
-    """A state of a machine that is being created, and the function `ready` to call with the finished state."""
+    """A machine's state that is being created, and the function `ready` to call with the finished state."""
 
     member: Member
     index: int
@@ -113,11 +113,11 @@ class Made:
 
 
 class States:
-    """The states of machines that are being created for snapshots and compactions.
+    """The machines' states that are being created for snapshots and compactions.
 
     A large state is created in steps. With a sync interval, a finished state is held back until all replicas have
-    had the time to sync its entries. Otherwise, after a power failure of all nodes, the log of this node might begin
-    after the last entries of the other logs.
+    had the time to sync the entries that it replaces. Otherwise, after a power failure of all nodes, the log of this
+    node might begin after the last entries of the other logs.
     """
 
     def __init__(self, faults: MachineFaults, sync_interval_ns: int) -> None:

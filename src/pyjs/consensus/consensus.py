@@ -258,8 +258,8 @@ class Consensus:
     def propose(self, group: int, payload: bytes, proposal: object = None) -> bool:
         """Propose an entry; return False if the entry is refused.
 
-        It is refused if this node does not lead the group, if the payload is larger than PAYLOAD_MAX bytes, or by the
-        engine. The machine gets `proposal` together with the committed entry, or in a call of `dropped`.
+        It is refused if this node does not lead the group, if the payload is larger than PAYLOAD_MAX bytes, or if the
+        engine refuses it. The machine gets `proposal` together with the committed entry, or in a call of `dropped`.
         """
         member = self._members.get(group)
         if member is None or not member.leads or len(payload) > batch.PAYLOAD_MAX:
@@ -293,7 +293,10 @@ class Consensus:
         return member is not None and member.applied < self._log.groups[group].last
 
     def set_prompt(self, group: int, is_prompt: bool) -> None:
-        """Set whether followers get a new commit index at once, or with the next entry but within two ticks."""
+        """Set whether followers get a new commit index at once.
+
+        Otherwise they get it with the next entry, but at the latest after two ticks.
+        """
         member = self._members.get(group)
         if member is not None:
             member.is_prompt = is_prompt

@@ -7,19 +7,21 @@ and sends the missing entries again. The doubt ends
 - when a leader that a quorum confirms has answered a read, and everything that the read needs is here: this leader
   was elected without this node's vote, so it has every committed entry; or
 - when a majority of the voters is in doubt: the power failed for all of them. Each has lost the end of its log: at
-  most the entries of the last interval. For GRACE_NS they wait for the others, and elect one that has the newest last
-  entry of all: then nothing is lost that any of them has. After that, those that have answered continue.
+  most the entries of the last interval. During GRACE_NS, they wait until all voters have answered, and then elect one
+  with the newest last entry, so that no entry is lost that any voter has. After GRACE_NS, the voters that have
+  answered continue.
 
 If all other voters have answered, and too few of them are in doubt for the second case, each committed entry is on
-one of the other voters. The voter with the newest last entry has all committed entries, so the group may elect it, or
-any voter whose last entry is as new.
+one of the other voters. The voter with the newest last entry has all committed entries, so the group may elect this
+voter, or another one whose last entry is just as new.
 
-If a voter does not answer, because it is away or its log is lost, the doubt remains: only that replica may have
-entries that this replica has lost. Only an operator can decide that it will not return. Then `accept` counts only the
+If a voter does not answer, because it is away or its log is lost, the doubt remains: only that voter may have entries
+that this replica has lost. Only an operator can decide that the voter will not return. Then `accept` counts only the
 voters that have answered, so entries younger than the interval may be lost.
 
-A replica that was cut off for longer than GRACE_NS while the majority lost entries, and that has not lost its own
-end, may have committed entries that the group has lost. It is closed, and returns empty under a new incarnation.
+A replica may have been cut off for longer than GRACE_NS while the majority lost entries. If it has not lost the end
+of its own log, it may have committed entries that the group has lost. Then it is closed, and returns empty under a
+new incarnation.
 
 So power cuts of a minority lose nothing, and those of a majority lose entries that are younger than the interval.
 """
@@ -96,7 +98,7 @@ class Doubts:
         return not self._doubts
 
     def begin(self, group: int, peer: int) -> None:
-        """Mark a group that was just opened as in doubt. This replaces an earlier doubt about the group."""
+        """Begin the doubt about a group that was just opened; this replaces an earlier doubt about the group."""
         self._engine.set_doubtful(group, True)
         if group not in self._doubts:
             self._turns.append(group)
@@ -165,7 +167,7 @@ class Doubts:
             self._peers.send(node, batch.of_has(group, status.peer, term, status.last))
 
     def _answered(self, node: int, has: Has) -> None:
-        """Handle the answer with the last entry of a replica on another node."""
+        """Handle an answer, which names the last entry of a replica on another node."""
         doubt = self._doubts.get(has.group)
         if doubt is not None and node_of(has.peer) == node:
             doubt.others[has.peer] = has.term, has.index

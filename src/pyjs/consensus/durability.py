@@ -46,7 +46,7 @@ class Due:
 
 
 class LogSync(Job):
-    """A job that syncs the node's log once."""
+    """A job that does one sync of the node's log."""
 
     queue = JobQueue.LOG
 

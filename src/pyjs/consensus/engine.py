@@ -1,7 +1,7 @@
 """The consensus engine, a separate package; only this module imports it.
 
-Importing this module raises EngineMissing if the package is not installed or has another interface. Sizes and rules:
-raft/README.md.
+Importing this module raises EngineMissing if the package is not installed or has another interface. raft/README.md
+describes the sizes and rules of the package.
 """
 
 from __future__ import annotations

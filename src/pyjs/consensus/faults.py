@@ -4,7 +4,7 @@ A stopped replica continues to store entries, but applies none. If it is elected
 it tries one replica after another.
 
 A group whose log is damaged, or lacks entries that were acknowledged, is closed. Its log is dropped, and the owner of
-the machine opens it again: as a new replica, which the leader adds to the group.
+the machine opens the group again. The new replica is empty until the leader has added it to the group.
 
 The voters of an idle group sleep, and would notice only after minutes that the leader has closed it. So the closing
 node asks one voter after another to start an election ("timeout now", docs/raft-frames.md), until it knows a leader
@@ -164,7 +164,7 @@ class Successions:
         return not self.open
 
     def begin(self, member: Member, now_ns: int) -> None:
-        """Ask a voter of a group that is being closed to start an election, if this node leads the group."""
+        """If this node leads the group that is being closed, ask a voter of the group to start an election."""
         voters = sorted(peer for peer in member.voters if peer != member.peer)
         if member.role != Role.LEADER or not voters:
             return
@@ -184,7 +184,7 @@ class Successions:
         self._peers.send(node_of(peer), batch.of_frames(head + rest, ()))
 
     def heard(self, frames: bytes) -> None:
-        """End the requests for each group in which one of these frames shows a leader of a later term.
+        """End the requests for each group for which one of these frames shows a leader of a later term.
 
         The engine must have accepted the frames, which are concatenated.
         """

@@ -150,7 +150,7 @@ class Member:
         """Apply committed entries; return the number of applied entries and the bytes of their payloads.
 
         At most `count` entries are applied, and none after the payloads have reached `size` bytes. If a state is
-        being installed, one step of it is run instead, and (1, `size`) is returned.
+        being installed, one step of the installation is run instead, and (1, `size`) is returned.
 
         Raises:
             Unreadable: the payload of the next entry cannot be read. The entry remains queued.

@@ -51,7 +51,7 @@ class _Load:
 
 
 class Outbox:
-    """The sender of the engine's frames, with the payloads of their entries, to other nodes."""
+    """A sender that passes the engine's frames, together with the payloads of their entries, to other nodes."""
 
     def __init__(self, peers: Peers, payloads: Payloads, text_log: Log) -> None:
         self._peers = peers

@@ -2,8 +2,8 @@
 
 The key of an entry is group, index and term, since two leaders may have different payloads for the same index.
 
-A payload is staged before the engine gets the entry, which the engine may refuse. `take` moves a
-staged payload to the log; `forget_staged` drops the others at the end of the engine's turn.
+A payload is staged before the engine gets the entry, which the engine may refuse. `take` returns a staged payload,
+which is then written to the log; `forget_staged` drops the others at the end of the engine's turn.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Payloads:
         return self._log.payload(group, index)
 
     def recent_of(self, keys: Sequence[Key], size_max: int) -> list[bytes] | None:
-        """Return the payloads of entries if all are in memory and have at most `size_max` bytes in total, or None."""
+        """Return the payloads of entries, or None if any is not in memory or all together exceed `size_max` bytes."""
         found = []
         for key in keys:
             payload = self._recent.get(key)

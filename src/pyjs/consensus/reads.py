@@ -1,4 +1,4 @@
-"""Linearizable reads of all groups: each waits until the engine reports the index that it needs."""
+"""Linearizable reads of all groups; each read waits until the engine reports the index that the read needs."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class Machine(Protocol):
     def role(self, term: int, role: Role, leader: int) -> None:
         """Store the role of this node, and the number of the leader's node (0: none).
 
-        LEADER is reported once all entries of earlier terms have been applied; from then on, `propose` works.
+        LEADER is reported when all entries of earlier terms have been applied; from then on, `propose` works.
         """
 
     def dropped(self, proposal: object) -> None:
@@ -46,14 +46,14 @@ class Machine(Protocol):
         """Return the state after the last applied entry, or None if this is not possible now.
 
         A large state may be created in steps by a generator that returns the state at its end. Entries are applied
-        between the steps, but the state must be that at the time of this call.
+        between the steps, but the returned state must not include their effects.
         """
 
     def install(self, index: int, data: bytes) -> Iterator[None] | None:
         """Replace the state with `data`, which `snapshot` returned after entry `index` on this or another replica.
 
-        Long work is returned as an iterator of steps; no entry is applied before its end. If `install` is called
-        again before that, the new steps replace the remaining ones.
+        Long work is returned as an iterator of steps; no entry is applied before the last step. If `install` is
+        called again before that, the new steps replace the remaining ones.
         """
 
     def renewed(self) -> None:

@@ -87,7 +87,7 @@ class Snapshots:
     # -- the sender --------------------------------------------------------------------------------------------
 
     def offer(self, group: int, index: int, data: bytes, now_ns: int) -> None:
-        """Store the data of a snapshot offered to the engine; peers may still be fetching an older snapshot."""
+        """Store the data of a snapshot that was offered to the engine; peers may still be fetching an older one."""
         known = self._offers.get((group, index))
         # transfers of an earlier offer of this snapshot go on, and their end must be reported too
         peers = {} if known is None else known.peers
@@ -102,7 +102,7 @@ class Snapshots:
             offer.peers[peer] = now_ns + REPORT_NS
 
     def asked(self, node: int, fetch: Fetch, now_ns: int) -> None:
-        """Answer a request for a part of a snapshot: send the part, or report that it is no longer offered."""
+        """Answer a request for a part of a snapshot: send the part, or report that the snapshot is not offered."""
         group, index, offset = fetch.group, fetch.index, fetch.offset
         offer = self._offers.get((group, index))
         if offer is None or offset >= len(offer.data):

@@ -1,4 +1,4 @@
-"""The state of a group, for operators, and of the consensus as a whole."""
+"""The status of a group and the condition of the consensus as a whole, for operators."""
 
 from __future__ import annotations
 

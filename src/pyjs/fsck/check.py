@@ -1,6 +1,6 @@
 """The check of a whole store directory, and its repair.
 
-Finds the directory, locks it, and checks accounts and streams in the order of their names. Without `repair`
+The check finds the directory, locks it, and reads accounts and streams in the order of their names. Without `repair`,
 nothing is written, not even the lock file. With `repair`, each stream is checked, repaired and checked again; the
 report then describes the repaired store.
 """
@@ -114,7 +114,7 @@ class StoreCheck:
         return locks
 
     def _lock(self, root: str) -> StoreLock:
-        """Lock the store of the server or of a worker: exclusively for a repair, otherwise shared.
+        """Lock the store of the server or of a worker; the lock is exclusive if files are repaired, else shared.
 
         Raises:
             NotChecked: another process uses the store.

@@ -1,7 +1,7 @@
 """`pyjs-server fsck`: command line, check, report and exit code.
 
-Exit codes: 0: no damage; 1: damage was found or repaired; 2: the store was not checked (no such directory, a
-server uses it, no permission, a newer format, a missing or wrong key).
+The exit code is 0 if there is no damage, 1 if damage was found or repaired, and 2 if the store was not checked (no
+such directory, a server uses it, no permission, a newer format, a missing or wrong key).
 """
 
 from __future__ import annotations

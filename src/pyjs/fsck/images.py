@@ -43,7 +43,7 @@ class SegmentFile:
     image: PlainImage
 
     def place_of(self, at: int, size: int) -> tuple[int, int]:
-        """Return (offset, size) in the file of the `size` bytes at offset `at` of the image."""
+        """Return where the file has the `size` bytes of the image from offset `at`, as (offset, size)."""
         return self.image.place_of(at, at + size)
 
     def is_blank(self, files: Files, path: str, at: int, size: int) -> bool:

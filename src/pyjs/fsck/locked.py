@@ -1,4 +1,4 @@
-"""The check of an encrypted stream without its key: checksums of envelopes, outer headers, order of the segments."""
+"""The check of an encrypted stream without its key: envelopes, outer headers and unencrypted META records."""
 
 from __future__ import annotations
 

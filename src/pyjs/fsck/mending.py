@@ -1,6 +1,6 @@
-"""Repairs of the files of one stream: those that a starting server makes too, and rewritten segments.
+"""Repairs of the files of one stream: a starting server makes some of them too, and others rewrite segments.
 
-Each function is a mend once its arguments are bound: it makes a repair and returns a description of it.
+With its arguments bound, each function is a mend: it makes a repair and returns a description of the repair.
 Invariants:
 
 - A file that may contain acknowledged messages is never removed without a copy beside it.

@@ -57,9 +57,9 @@ NAMES = ("msgs", "window.tmp", "consumers", "consumers.a", "consumers.b", "consu
 
 
 class StatesCheck:
-    """The check of the files in a stream's directory other than its messages and metadata.
+    """The check of all files in a stream's directory except messages and metadata.
 
-    The messages must be checked before.
+    The messages must have been checked before.
     """
 
     def __init__(self, files: Files, report: StreamReport) -> None:
@@ -116,7 +116,7 @@ class StatesCheck:
             findings[0].mend = partial(rewrite_list, self._files, self._report.directory)
 
     def _directories(self, found: ConsumerList) -> None:
-        """Report the names in the directory of consumer states that belong to no consumer."""
+        """Report each name in the directory of consumer states that is not the name of a live consumer's state."""
         parent, owners = f"{self._report.directory}/{NAME}", Owners(found)
         for name in self._disk.list_dir(parent):
             path, owner = f"{parent}/{name}", owners.owner_of(name)
@@ -247,7 +247,7 @@ class StatesCheck:
     def _purge(self, path: str) -> None:
         """Report the purge file at `path`, which an interrupted purge has left.
 
-        If the file is damaged, the purge had not begun.
+        If the file is damaged, the purge has not begun.
         """
         try:
             purge = read_purge(self._disk, path, self._files.key)
@@ -277,7 +277,7 @@ def replay(
     ack_none: bool,
     stream: tuple[int, int],
 ) -> None:
-    """Set the numbers of `consumer` to those of the snapshot `state` with all `changes` applied.
+    """Set the numbers of `consumer` to those of the snapshot `state` after all `changes`.
 
     `stream` has the first and the last sequence of the stream.
 

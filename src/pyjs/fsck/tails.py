@@ -34,7 +34,7 @@ class StoredTails:
         return [Finding(DAMAGE, path, text + problem) for problem in problems]
 
     def of(self, directory: str) -> dict[str, bytes]:
-        """Return the index file of the stream in `directory`, by the path of a separate file; {} if there is none."""
+        """Return {path of a separate file: index file} for the stream in `directory`, or {} if there is none."""
         streams, _, name = directory.rpartition("/")
         tail = self._by_account.get(streams, {}).get(name)
         return {} if tail is None else {f"{directory}/msgs/{tail[0]:08d}.idx": tail[1]}

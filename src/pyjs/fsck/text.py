@@ -32,8 +32,8 @@ def size_text(size: float) -> str:
 def lines_of(report: StoreReport, *, quiet: bool) -> list[str]:
     """Return the lines of a report, with paths relative to its root.
 
-    With `quiet`, omit the store directory, the node log, notes and consumers, and streams that have neither repairs
-    nor findings other than notes.
+    With `quiet`, omit the store directory, the node log, notes and consumers. Also omit a stream without repairs if
+    all its findings are notes.
     """
     lines = [] if quiet else [f"Store directory {report.root}"]
     for stream in report.streams:

@@ -2,11 +2,11 @@
 
 The time of an entry is the wall time of the leader. If that clock is set forward, or if the clock of the next leader
 is ahead, the time of entries advances by more than has elapsed. The duplicate window measures elapsed time, so the
-leader reports such a step in an entry (stream/replicated/leader_clock.pyx), and each replica remembers it here. It is
-a part of the state of a replica: it is stored in the mark of an entry, and copied with the messages.
+leader reports such a step in an entry (stream/replicated/leader_clock.pyx), and each replica remembers it here. Steps
+are a part of the state of a replica: they are stored in the mark of an entry, and copied with the messages.
 
-A step (at, by) states that `by` ns of the time before `at` did not elapse. No message was stored in that time, as it
-lies between two entries: at - by is not before the previous entry. Therefore
+A step (at, by) states that `by` ns of the time before `at` did not elapse. No message was stored in these `by` ns,
+since they lie between two entries: at - by is not before the previous entry. Therefore
 
     0 < steps[0].at - steps[0].by,  steps[i].at <= steps[i+1].at - steps[i+1].by,  0 < steps[i].by.
 
@@ -34,7 +34,7 @@ cdef class ClockSteps:
     def add(self, int64_t previous_ns, int64_t at_ns, int64_t by_ns) -> None:
         """Remember a step of `by_ns` between two entries, whose times are `previous_ns` and `at_ns`.
 
-        A step can only be as long as the time between the entries.
+        A step is at most as long as the time between the entries.
         """
         assert 0 < previous_ns <= at_ns
         assert self.count == 0 or self.steps[self.count - 1].at <= at_ns
@@ -48,7 +48,7 @@ cdef class ClockSteps:
         self.count += 1
 
     def drop_until(self, int64_t ns) -> None:
-        """Drop the steps up to the time `ns`, because no earlier message id counts any more."""
+        """Drop the steps up to the time `ns`. Call this when no earlier message id counts any more."""
         cdef int n = 0
         while n < self.count and self.steps[n].at <= ns:
             n += 1
@@ -64,7 +64,7 @@ cdef class ClockSteps:
         self.count = 0
 
     def horizon(self, int64_t now_ns, int64_t window_ns) -> int:
-        """Return the time `window_ns` of elapsed time before `now_ns`."""
+        """Return the time from which `window_ns` have elapsed until `now_ns`; steps of the clock do not count."""
         return self.before(now_ns, window_ns)
 
     def encode(self) -> bytes:
@@ -77,7 +77,7 @@ cdef class ClockSteps:
         """Replace the steps by encoded ones; `last_ns` is the time of the last applied entry.
 
         Raises:
-            ValueError: no sequence of entries has these steps; nothing has changed.
+            ValueError: the encoded steps are invalid; the present steps are kept.
         """
         cdef ClockStep[CLOCK_STEPS_MAX] found
         cdef int i, n = 0

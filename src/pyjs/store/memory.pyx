@@ -67,9 +67,9 @@ cdef class MemStore(StreamStore):
         return self.catalogue.last_seq
 
     cdef char* body_of(self, Msg* m) noexcept nogil:
-        """Return memory with subject, headers and payload of `m`, which the caller owns, or NULL if out of memory.
+        """Return memory with subject, headers and payload of `m`, or NULL if out of memory.
 
-        If parts of a batch were copied before, return the next of these.
+        The caller owns the memory. If parts of a batch were copied before, the next of these parts is returned.
         """
         cdef char* body
         if self.part_at < self.n_parts:

@@ -1,9 +1,9 @@
-"""Descriptors of the files that a node's streams and consumers write, under one limit.
+"""Descriptors of the files that a node's streams and consumers write; one limit applies to all of them.
 
 A file is opened by its path when it is needed. When the limit is reached, the least recently used file is
 closed. A file with unsynced bytes stays open, since the kernel reports a failed write-back only to descriptors
-that were open at the time. If all open files have unsynced bytes, the oldest are synced and closed. If such a sync
-fails, the next job that would have synced the file gets the error.
+that are open when it fails. If all open files have unsynced bytes, the oldest are synced and closed. If such a sync
+fails, the next job that would have synced the file gets the error. An open file is idle or held:
 
     idle      open, all bytes synced: may be closed at any time
     held      has unsynced bytes, or a job in another thread is syncing it
@@ -125,9 +125,10 @@ class OpenFiles:
     # -- syncing -----------------------------------------------------------------------------------------------
 
     def take(self, paths: list[str]) -> tuple[list[OpenFile], OSError | None]:
-        """Return the unsynced files among `paths` for a sync job, and the error of an earlier sync of them, or None.
+        """Return the unsynced files among `paths`, which a job must sync, and an error to report, or None.
 
-        The files stay open until the caller calls `give_back`.
+        The error is that of an earlier sync of one of the `paths`, which was done to free a descriptor. The files
+        stay open until the caller calls `give_back`.
         """
         taken: list[OpenFile] = []
         failure: OSError | None = None
@@ -142,9 +143,9 @@ class OpenFiles:
         return taken, failure
 
     def give_back(self, files: list[OpenFile], keep: str = "") -> None:
-        """Take back files from `take` after a sync, even a failed one.
+        """Take back files that `take` returned, after their sync has succeeded or failed.
 
-        Close those without unsynced bytes. The file with the path `keep` stays open if the limit allows this.
+        Files without unsynced bytes are closed. The file with the path `keep` stays open if the limit allows this.
         """
         for file in files:
             file.syncing -= 1

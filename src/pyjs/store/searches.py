@@ -1,8 +1,8 @@
 """Searches and counts in a store, in steps of about a millisecond.
 
-The store may change between two steps. A search returns a message that was live when it was found; a count includes
-each message that was live when its step examined it. Most of them end in the first step, since the store searches by
-subject where that is faster (store/index/catalogue.pyx). This module knows nothing of requests.
+The store may change between two steps. A search returns a message that was live when the search found it. A count
+includes each message that was live when a step examined it. Most searches and counts end in the first step, since the
+store searches by subject where that is faster (store/index/catalogue.pyx). This module knows nothing of requests.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LAST_SEQ = (1 << 64) - 1  # no message has a higher sequence
 
 
 def next_match(catalogue: Catalogue, seq: int, wanted: StoreFilter) -> Generator[None, None, int]:
-    """Yield between steps; return the sequence of the first match >= `seq`, or 0 if there is none."""
+    """Yield between steps; return the sequence of the first match from `seq` on, or 0 if there is none."""
     found, rest = catalogue.next_step(seq, wanted)
     while rest:
         yield
@@ -29,7 +29,7 @@ def next_match(catalogue: Catalogue, seq: int, wanted: StoreFilter) -> Generator
 
 
 def last_match(catalogue: Catalogue, up_to_seq: int, wanted: StoreFilter) -> Generator[None, None, int]:
-    """Yield between steps; return the sequence of the last match <= `up_to_seq`, or 0 if there is none."""
+    """Yield between steps; return the sequence of the last match up to `up_to_seq`, or 0 if there is none."""
     found, rest = catalogue.prev_step(up_to_seq, wanted)
     while rest:
         yield
@@ -51,9 +51,9 @@ def count(catalogue: Catalogue, seq: int, wanted: StoreFilter) -> Generator[None
 def matches(
     catalogue: Catalogue, seq: int, before_seq: int, wanted: StoreFilter, most: int = LAST_SEQ
 ) -> Generator[None, None, list[int]]:
-    """Return the sequences of the matches with seq <= sequence < `before_seq`, ascending.
+    """Return, in ascending order, the sequences of the matches from `seq` on and below `before_seq`.
 
-    The search ends when it has found `most` of them, or some more.
+    The search ends after the step in which the number of matches has reached `most`, so there may be some more.
     """
     found, seq = catalogue.matches_step(seq, before_seq, MATCHES_STEP, wanted)
     while seq and len(found) < most:
@@ -68,7 +68,7 @@ def purge_end(
 ) -> Generator[None, None, int]:
     """Return the sequence below which a purge removes all matches.
 
-    The purge removes matches below `before_seq` (0: all), but not the newest `keep` of all matches.
+    The purge removes the matches below `before_seq`, or all if that is 0. It keeps the newest `keep` of all matches.
     """
     end_seq = min(before_seq or catalogue.last_seq + 1, catalogue.last_seq + 1)
     return min(end_seq, (yield from _first_of_newest(catalogue, keep, wanted))) if keep else end_seq

@@ -1,4 +1,4 @@
-"""The store interface of the engine: appends, drops and purges. store/index/catalogue.pyx has the searches.
+"""The interface of a store: appends, drops and purges. The searches are in store/index/catalogue.pyx.
 
 This module knows nothing of consumers, the protocol, the limits of streams, or the storage of bodies: store/memory
 and store/file implement hooks for storage, and rebuild the state when a store is opened. Long because all appends and
@@ -44,7 +44,7 @@ cdef class StoredMessage:
 
 
 def sync_path(disk, str path, syncing=None) -> None:
-    """Open, sync and close the file at `path`; the sync is a part of `syncing`, if given. Raises OSError."""
+    """Open, sync and close the file at `path`; `syncing` may do the sync together with others. Raises OSError."""
     with closing(disk, disk.open_file(path)) as fd:
         (syncing or disk).sync_file(fd)
 
@@ -93,7 +93,7 @@ cdef class StreamStore:
 
     @property
     def first_seq(self) -> int:
-        """The sequence of the first message: last_seq + 1 if all were removed, 0 before the first message."""
+        """The sequence of the first message; last_seq + 1 if all were removed, or 0 if none was ever stored."""
         return self.catalogue.first_seq
 
     @property
@@ -118,7 +118,7 @@ cdef class StreamStore:
 
     @property
     def last_ts(self) -> int:
-        """The time of the last stored message in ns since the epoch, even if it was removed; 0: there was none."""
+        """The time of the last stored message in ns since the epoch, even if it was removed; 0 if there was none."""
         return self.catalogue.last_ts
 
     # -- message path ------------------------------------------------------------------------------------------
@@ -255,7 +255,7 @@ cdef class StreamStore:
     cdef bint keeps_few(self, uint64_t seq) noexcept nogil:
         """Return whether `keep_from` should drop the messages below `seq`.
 
-        It is faster than dropping many messages one by one if fewer messages remain.
+        `keep_from` is faster than dropping messages one by one if many must be dropped and few remain.
         """
         cdef size_t at = index_at(&self.catalogue.index, seq)
         cdef uint64_t kept = 0
@@ -301,9 +301,9 @@ cdef class StreamStore:
         return dropped
 
     cdef bint sweep(self, StoreFilter f, uint64_t before_seq):
-        """Drop all messages below `before_seq` of the subject `f`, if there are many; return whether that was done.
+        """Drop all messages of the subject `f` below `before_seq`, if there are many; return whether this was done.
 
-        `take_remains` then returns their memory.
+        If so, `take_remains` returns the memory of the messages.
         """
         cdef Remains remains
         cdef uint64_t before = self.catalogue.msgs
@@ -385,7 +385,7 @@ cdef class StreamStore:
         return self.copy_out(seq)
 
     def get_checked(self, uint64_t seq):
-        """Return the message as `get` does, but check it in its file even if this process wrote it."""
+        """Return the message as `get` does, but check its record in the file even if this process wrote it."""
         return self.copy_out(seq)
 
     def get_last(self, bytes subject_filter, uint64_t up_to_seq=0):
@@ -420,7 +420,7 @@ cdef class StreamStore:
             return self.last_matches.find(self.catalogue, subject[:n], work)
 
     def headers_steps(self, int64_t from_ns):
-        """Yield between steps; return (sequence, time, headers) of messages since `from_ns`, even of removed ones."""
+        """Yield between steps; return (sequence, time, headers) of each message since `from_ns`, even if removed."""
         yield from ()
         return []
 
@@ -431,9 +431,9 @@ cdef class StreamStore:
         """
 
     def replicate(self, uint64_t group) -> None:
-        """Make this open store the store of a replica that has applied no entry yet.
+        """Use this open store from now on for a replica that has applied no entry yet.
 
-        `group` is the identity of its log: not 0, and different from that of any earlier group of the stream.
+        `group` is the identity of the replica's log. It is not 0, and no earlier group of the stream has had it.
         """
         self.group = group
         self.ids_from = 0
@@ -454,7 +454,7 @@ cdef class StreamStore:
                          bytes steps=b"") -> None:
         """End and commit the change that completes a copy: the replica has now applied the entry `index`.
 
-        Raises `error` if the change cannot be written, and ValueError if no entries have the clock steps `steps`.
+        Raises `error` if the change cannot be written, and ValueError if the clock steps in `steps` are invalid.
         """
         self.steps.load(steps, ns)
         self.ids_from, self.has_ids = ids_from, True
@@ -466,7 +466,7 @@ cdef class StreamStore:
         return StoreFilter(subjects)
 
     def drop_seq(self, uint64_t seq, bint erase=False) -> bool:
-        """Remove one message, and overwrite its bytes if `erase`; return whether it existed."""
+        """Remove one message, and overwrite its bytes if `erase` is set; return whether the message existed."""
         return self.drop(seq, erase) == 0
 
     def purge(self, StoreFilter f not None, uint64_t before_seq=0, uint64_t keep=0) -> int:
@@ -528,7 +528,7 @@ cdef class StreamStore:
         return limit - left, seq if seq < before_seq else 0
 
     def purge_seqs(self, list seqs not None) -> int:
-        """Remove messages by sequence, as `purge` does; return how many of them were still in the stream."""
+        """Remove the messages with these sequences, without logging the drops; return how many were removed."""
         cdef bint tracked = self.catalogue.drops.tracked
         cdef uint64_t seq, purged = 0
         self.catalogue.drops.tracked = False
@@ -542,8 +542,8 @@ cdef class StreamStore:
     def trim_some(self, int64_t max_per_subject, uint64_t from_seq, uint64_t before_seq, uint32_t limit) -> int:
         """Remove messages whose subjects have more than `max_per_subject` messages; visit up to `limit` messages.
 
-        The messages are those with from_seq <= seq < before_seq. Return the sequence at which the next step begins,
-        or 0 after the last step.
+        Only messages with from_seq <= seq < before_seq are visited. Return the sequence at which the next step
+        begins, or 0 after the last step.
         """
         cdef uint64_t seq = index_next_live(&self.catalogue.index, from_seq)
         cdef Segment* s
@@ -618,14 +618,17 @@ cdef class StreamStore:
         return None
 
     def finish_sync(self, job, error) -> None:
-        """Handle the result `error` of the SyncJob `job`."""
+        """Handle the result of the SyncJob `job`; `error` is None if the sync succeeded."""
 
     def sync_now(self) -> None:
         """Sync all writes in this thread."""
 
     @property
     def lost(self):
-        """The damage found: (number of lost messages, sequences of the first ones, damaged bytes), or None."""
+        """The number of lost messages, the sequences of the first ones, and the number of damaged bytes.
+
+        None means that no damage was found.
+        """
         return None
 
     @property

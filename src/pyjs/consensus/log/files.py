@@ -108,7 +108,7 @@ def machine_of(disk: Disk) -> int:
 
 
 def file_id(incarnation: int, number: int) -> int:
-    """Return the id of log file `number` of the process with the unique number `incarnation`."""
+    """Return the id of the log file `number`; `incarnation` is unique to the process that creates the file."""
     return hash_of(CHECK.pack(number), incarnation) | MARK_SET
 
 
@@ -150,6 +150,6 @@ def seal_in(data: bytes, file_id: int) -> Seal | None:
 
 
 def is_nothing(data: bytes, number: int, path: str) -> bool:
-    """Return whether `data` shows that the file has no header yet: zeros, or the header of an older file."""
+    """Return whether `data` is only zeros or the header of an older file, so that the file has no header yet."""
     old = header_in(data, path)
     return not data.strip(b"\0") or (old is not None and old.number != number)

@@ -46,12 +46,12 @@ cdef class StoredGroup:
 
     @property
     def is_damaged(self) -> bool:
-        """Return whether a record of the group was lost: the replica must return as another peer."""
+        """Return whether a record of the group was lost, so that the replica must return as another peer."""
         return len(self.damage) > 0
 
     @property
     def last(self) -> int:
-        """Return the index of the last entry; without entries, `start`, or -1 if the group is damaged."""
+        """Return the index of the last entry; if there is none, return `start`, or -1 for a damaged group."""
         return self.last_index()
 
     @property
@@ -130,7 +130,7 @@ cdef class StoredGroup:
             self.is_based = True
 
     def lose(self, str damage) -> None:
-        """Mark the group as damaged: records before the loss are no longer used."""
+        """Mark the group as damaged, so that records before the loss are no longer used."""
         self.damage = self.damage or damage
         self.is_based = False
         self.clear(0)

@@ -190,7 +190,7 @@ class NodeLog:
         self._written = end.number - 1
 
     def _write_again(self, replay: Replay) -> Iterator[None]:
-        """Rewrite records that no later record proves durable: an earlier process may not have synced them."""
+        """Rewrite records that no later record proves durable, since an earlier process may not have synced them."""
         if not replay.unsynced:
             return
         _, first_file, first_at = replay.unsynced[0]
@@ -271,8 +271,8 @@ class NodeLog:
     def write(self, write: Write, payloads: Sequence[bytes] = ()) -> bool:
         """Stage the hard state and entries of a write, with a payload for each entry (b"": no payload).
 
-        Return whether a record was staged. A commit index alone is not staged: it is staged with the next record, or
-        by `stage_commits`. A snapshot in the write is not staged: the caller must pass it to `point`.
+        Return whether a record was staged. A commit index alone is staged later, with the next record or by
+        `stage_commits`. A snapshot in the write is not staged: the caller must pass it to `point`.
 
         Raises:
             CorruptRecord: the group is damaged.
@@ -317,7 +317,7 @@ class NodeLog:
     def point(self, group: int, index: int, term: int, conf: Members, state: bytes) -> None:
         """Stage a new start of a group's log, after a compaction or after the installation of a snapshot.
 
-        If the log has `index` with this term, the entries after `index` remain; otherwise the log becomes empty.
+        If the log has an entry with this index and term, the later entries remain; otherwise the log becomes empty.
 
         Raises:
             CorruptRecord: the group is damaged.
@@ -405,7 +405,7 @@ class NodeLog:
         return None
 
     def finish_sync(self, job: SyncJob, error: Exception | None) -> None:
-        """Handle the result of a sync: if it succeeded, the records written before it began are durable."""
+        """Handle the result of a sync; if it succeeded, all records that the job had to sync are durable."""
         assert job is self._job
         self._job = None
         if error is not None:
@@ -483,7 +483,7 @@ class NodeLog:
     def begin_fresh_file(self) -> FreshFileJob | None:
         """Return a job that creates a file in advance, or None if no file has to be created now.
 
-        Without such a file, the log creates the next file when it needs one, and the first syncs of it are slower.
+        Without such a file, the log creates the next file when it needs that file, and the first syncs are slower.
 
         Raises:
             StoreFailed: the log accepts no more writes.
@@ -604,9 +604,10 @@ class NodeLog:
         return sorted(self._shelf.oldest.crowded) if self._has_many_files() else []
 
     def _has_many_files(self) -> bool:
-        """Return whether there are more than FILES_FEW files in addition to twice those that needed records fill.
+        """Return whether there are so many files that records of the oldest file should be copied.
 
-        Only then are records copied, so the log never copies more bytes than it writes.
+        The limit is FILES_FEW plus twice the number of files that the needed records fill, so the log never copies
+        more bytes than it writes.
         """
         files = self._shelf.files
         if len(files) <= FILES_FEW:
@@ -618,7 +619,7 @@ class NodeLog:
         return len(files) > self._files_max
 
     def _carry(self, oldest: LogFile) -> None:
-        """Copy some records of the oldest file to the end of the log; mark the file when none of them is needed."""
+        """Copy some records of the oldest file to the end of the log; set `free_at` when the file is not needed."""
         if oldest.free_at:
             return
         left, last = self._file_size // CARRY_SHARE, self._end.number + CARRY_RECORDS

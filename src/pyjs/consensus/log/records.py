@@ -5,9 +5,9 @@
              | before u64 | group u64 | seq u64 | term u64 | vote u64 | commit u64 | last u64 | entry_term u64
              | payload_check u64
 
-Little-endian. `check` is the XXH3-64 of head and body, seeded with the id of the file; `payload_check` is
-that of the payload, with seed 0. docs/node-log-format.md is the specification. Invariants of a log, asserted
-by its writer:
+Little-endian. `check` is the XXH3-64 of head and body, with the id of the file as the seed; `payload_check` is
+the XXH3-64 of the payload, with seed 0. docs/node-log-format.md is the specification. Invariants of a log,
+asserted by its writer:
 
 - number(next record) = number + 1, across all files; synced < number.
 - seq(next record of a group) = seq + 1; term, vote and commit are the group's hard state after the record.
@@ -139,7 +139,7 @@ class Membership(NamedTuple):
 
 
 class Base(NamedTuple):
-    """The content of a GROUP record; its payload is the state of the application at `start`."""
+    """The content of a GROUP record; the payload of the record is the state of the group's machine at `start`."""
 
     peer: int
     start: int
@@ -210,7 +210,10 @@ def decode_base(body: bytes) -> Base:
 
 
 def encode_census(since: int, seqs: Iterable[tuple[int, int]]) -> bytes:
-    """Return the body of a CENSUS record: each group that has a record after number `since`, and its last seq."""
+    """Return the body of a CENSUS record.
+
+    `seqs` has the number and the last seq of each group with records after the record `since`.
+    """
     return CHECK.pack(since) + b"".join(PAIR.pack(group, seq) for group, seq in seqs)
 
 

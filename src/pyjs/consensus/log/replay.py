@@ -4,11 +4,11 @@ A missing record was either never durable, or is damaged. `synced` in later reco
 the missing record was durable, the record is damaged, and reading continues after it. Otherwise the log ends
 there, as after a power failure, and later records count as not written.
 
-Damage affects the groups of the lost records. These groups are found in three ways: the next record has the
-group of the record before it, the next record of a group has a gap in its `seq`, and a census lists the
-groups with records since the previous census. If the groups of some lost records remain unknown, every group
-without a later record or census entry may have lost them and counts as damaged too. A group is intact again
-when the records after the loss form a complete log.
+Damage affects the groups of the lost records. These groups are found in three ways: each record names the group
+of the previous record (`before`), a gap in the `seq` of a group shows that its records are missing, and a census
+lists the groups with records since the previous census. If the groups of some lost records remain unknown, every
+group without a later record or census entry may have lost records and counts as damaged too. A group is intact
+again when the records after the loss form a complete log.
 """
 
 from __future__ import annotations
@@ -188,9 +188,9 @@ class Replay:
         return ends[0], ends[1]
 
     def _limit(self, at: int) -> int:
-        """Return the lowest first record number of the later files.
+        """Return the lowest number that a first record has in the later files.
 
-        Records of this file from that number on are ignored.
+        The records of this file from that number on are ignored.
         """
         return min((file.header.first for file in self._headers[at + 1 :]), default=1 << 64)
 
@@ -228,7 +228,7 @@ class Replay:
         return None
 
     def _pass_gap_before(self, at_file: int, data: bytes) -> bool:
-        """Record the loss of the records before a file; return False if the log ends there instead."""
+        """Note the loss of the records before a file; return False if the log ends there instead."""
         file = self._headers[at_file]
         if file.header.synced < self.next_number and not self._is_witnessed(at_file, data, FIRST_AT - 1):
             self._is_over = True
@@ -244,7 +244,7 @@ class Replay:
         return True
 
     def _pass_gap(self, at_file: int, data: bytes, at: int, found_at: int, found: Head) -> bool:
-        """Record the loss of the records before `found`; return False if the log ends there instead."""
+        """Note the loss of the records before `found`; return False if the log ends there instead."""
         if found.synced < self.next_number and not self._is_witnessed(at_file, data, at):
             self._is_over = True
             return False
@@ -255,7 +255,7 @@ class Replay:
         return True
 
     def _lose_one(self, number: int) -> None:
-        """Assign the last loss, of a single record, to group `number`; 0 means that the record was a census."""
+        """Assign the last loss, which is a single record, to the group `number`; 0 means that it was a census."""
         loss = self.losses[-1]
         loss.left = 0
         if number:
@@ -330,7 +330,7 @@ class Replay:
         return True
 
     def _lose_of(self, group: StoredGroup, file: LogFile, at: int, head: Head, what: str) -> None:
-        """Record that a record of a group is unusable."""
+        """Note the loss of a record of a group, because the record is unusable."""
         loss = Loss(file.path, at, head.size, what, head.number, groups={group.number})
         self.losses.append(loss)
         self._changes = []
@@ -351,7 +351,7 @@ class Replay:
         return group
 
     def _miss(self, group: StoredGroup, count: int) -> None:
-        """Record that `count` of the lost records belong to a group."""
+        """Note that `count` of the lost records belong to a group."""
         hit = [loss for loss in self.losses if loss.first > group.seen and loss.left]
         for loss in hit:
             loss.groups.add(group.number)
@@ -417,7 +417,7 @@ class Replay:
         self._changes = []
 
     def _check_end(self) -> None:
-        """Record a loss if the end of the log is missing: records of the newest file, or a newer file."""
+        """Note a loss if the end of the log is missing, which may be records of the newest file, or a newer file."""
         newest = self.files[-1] if self.files else None
         self.machine = self._headers[-1].header.machine if self._headers else 0
         if newest is not None:

@@ -43,7 +43,7 @@ class Shelf:
         return next(iter(self.files.values()))
 
     def add(self, file: LogFile, seal: Seal | None) -> None:
-        """Add the next file, which its first write creates. `seal` is the seal of the preceding file, or None."""
+        """Add the next file, which is created before its first write; `seal` is the previous file's seal, or None."""
         if seal is not None:
             self._unsealed.append((self.newest, seal))
         self.files[file.number] = self.newest = file

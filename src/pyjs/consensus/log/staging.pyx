@@ -96,7 +96,7 @@ cdef class Staging:
         self.add_census(body, DAMAGED_FLAG if self.is_in_doubt else 0)
 
     def end_doubt(self) -> None:
-        """Stage a census that lists all groups: it proves that no other group exists."""
+        """Stage a census that lists all groups, which proves that no other group exists."""
         self.is_in_doubt = False
         size = RECORD_SIZE_MIN + CHECK.size + PAIR.size * len(self.groups)
         if self.at + size > self.shelf.newest.end:

@@ -1,8 +1,9 @@
-"""Encryption keys: the configured key, the data key of each stream, and the ciphers that use it.
+"""Encryption keys: the configured key, one data key for each stream, and the ciphers that use these keys.
 
-Each stream has a random data key, wrapped (encrypted) with a key that is derived from the configured key
-(HKDF-SHA256). The configured key encrypts nothing else, so when it is replaced (`prev_key`), only the 32 bytes of
-each data key are wrapped again. Other keys are derived from the data key, one for each purpose (HMAC-SHA256):
+Each stream has a random data key. It is wrapped (encrypted) with a key that is derived from the configured key
+(HKDF-SHA256). The configured key encrypts nothing else. When an operator replaces it and sets the old one as
+`prev_key`, only the 32 bytes of each data key are wrapped again. Other keys are derived from the data key, one for
+each purpose (HMAC-SHA256):
 
     metadata, logs      an AEAD (ChaCha20-Poly1305 or AES-256-GCM) with a random nonce in front
     segment, index      a key stream (ChaCha20 or AES-256-CTR) by offset in the file, with a random nonce in the
@@ -56,7 +57,10 @@ class KeyRing:
     def __init__(
         self, key: str, algorithm: int, randbytes: Callable[[int], bytes], prev_key: str = ""
     ) -> None:
-        """Set the current key, which wraps data keys, and the previous key; an empty `prev_key` means none."""
+        """Set the current key, which wraps and unwraps data keys, and the previous key, which only unwraps them.
+
+        An empty `prev_key` means that there is no previous key.
+        """
         assert key
         self._algorithm = algorithm
         self._randbytes = randbytes
@@ -68,9 +72,9 @@ class KeyRing:
         return self._wrapped(self._algorithm, self._randbytes(KEY_SIZE))
 
     def open_key(self, algorithm: int, wrapped: bytes) -> tuple[StreamKey, bool]:
-        """Return the data key in `wrapped`, and whether the previous key unwrapped it.
+        """Return the data key in `wrapped`, and whether the previous configured key unwrapped it.
 
-        If so, the returned StreamKey has the data key wrapped with the current key.
+        If the previous key did, the returned StreamKey has the data key wrapped with the current key.
 
         Raises:
             WrongKey: the algorithm is unknown, or neither of the configured keys unwraps the data key.
@@ -108,7 +112,7 @@ class StreamKey:
         return Sealer(self.algorithm, self._derive(purpose), self._randbytes)
 
     def new_nonce(self) -> bytes:
-        """Return the nonce for a new file, by which `fits` recognizes the data key."""
+        """Return a nonce for a new file; `fits` recognizes it as a nonce of this data key."""
         chance = self._randbytes(NONCE_SIZE)
         return chance + self._mark_of(chance)
 
@@ -169,7 +173,7 @@ class KeyStream:
         self._at = -1  # offset at which `_context` continues
 
     def apply(self, data: Bytes, at: int) -> bytes:
-        """Return `data` XOR the key stream; `at` is the offset in the key stream of the first byte of `data`."""
+        """Return `data` XOR the key stream; the first byte of `data` has the offset `at` in the key stream."""
         if at != self._at:
             self._seek(at)
         out = self._context.update(data)

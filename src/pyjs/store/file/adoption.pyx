@@ -1,7 +1,8 @@
 """Adoption: a catalogue adds the messages of recovered segments, with their subjects and counts.
 
-Entries stay in the mapped index file, and are copied only if they will change or if there are too many maps. Opens no
-files and judges no damage. Compiled: a starting server adopts millions of entries (benchmarks/store_start.py).
+Entries stay in the mapped index file, and are copied only if they will change or if there are too many maps. This
+module opens no files and judges no damage.
+Compiled: a starting server adopts millions of entries (benchmarks/store_start.py).
 """
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
@@ -48,7 +49,7 @@ cdef list adopt_segment(Catalogue catalogue, SegmentMaps maps, RecoveredSegment 
 
 
 cdef void adopt_subjects(Catalogue catalogue, SegmentContents c, Segment* s) except *:
-    """Change the entries to the store's subject ids, and link them to earlier messages of their subjects."""
+    """Put the store's subject ids into the entries, and link the entries to earlier messages of their subjects."""
     cdef uint32_t* ids = <uint32_t*> malloc((c.n_subjects + 1) * sizeof(uint32_t))
     cdef uint32_t i, prev
     cdef SubjectRow* row

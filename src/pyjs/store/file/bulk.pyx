@@ -5,8 +5,8 @@ image (docs/bulk-read.md). Each record is found and checked as in any other read
 adjacent records are copied together. A message of a memory store gets the record header that it would have in a file,
 without checksums.
 
-A reader reads one range once. A call stops after the work that one turn allows; skipped messages and decompression
-count as work too. Nothing here yields, so borrowed pointers stay valid during the copy.
+A reader reads one range from its start to its end. A call stops after the work that one turn allows; skipped messages
+and decompression count as work too. Nothing here yields, so borrowed pointers stay valid during the copy.
 
 This module knows nothing of requests and clients. Compiled: it creates no object per message
 (benchmarks/bulk_read.py).
@@ -135,9 +135,9 @@ cdef class BulkReader:
         free(self.runs)
 
     def read(self, size_t size_max, size_t chunk_size) -> list:
-        """Return one or more chunks with up to `size_max` bytes together, or more for one large message.
+        """Return one or more chunks; each has up to `chunk_size` bytes, and together they have up to `size_max`.
 
-        A chunk has up to `chunk_size` bytes. If `size_max` is 0, return one chunk without messages.
+        Only a single large message may exceed these sizes. If `size_max` is 0, return one chunk without messages.
 
         Raises:
             NotNow: the first message cannot be read for the moment.
@@ -230,7 +230,7 @@ cdef class BulkReader:
         return stop
 
     cdef void pass_view(self, Segment* s, bint known) noexcept:
-        """Free a view that only bulk reads used, after its last message, so that it does not displace other views."""
+        """After the last message of a view that only bulk reads used, free the view to make room for other views."""
         cdef View view = self.files.maps.views.get(s.number)
         if view is not None:
             view.passing |= not known
@@ -238,7 +238,7 @@ cdef class BulkReader:
                 self.files.maps.forget(s)
 
     cdef bint is_wanted(self, uint32_t id) noexcept nogil:
-        """Return whether the filter matches the subject `id`; count the work unless the result is cached."""
+        """Return whether the filter matches the subject with this id; count the work unless the result is cached."""
         if self.asked[id & (ASKED - 1)] != id + 1:
             self.asked[id & (ASKED - 1)] = id + 1
             self.work -= <int64_t> self.wanted.n * WORK_PATTERN
@@ -382,7 +382,7 @@ def segment_count(StreamStore store not None) -> int:
 def describe_segments(StreamStore store not None, size_t offset, size_t limit) -> list:
     """Return descriptions of up to `limit` segments, oldest first, without the first `offset` ones.
 
-    The first and last sequence and time of a segment without messages are 0.
+    If a segment has no messages, its first and last sequences and times are 0.
     """
     cdef size_t at
     cdef Segment* s

@@ -1,4 +1,4 @@
-"""Compaction: rewrites segments without their removed messages, or in another compression or encryption."""
+"""Compaction, which rewrites segments to leave out dead messages, or to change the compression or encryption."""
 from libc.stdint cimport uint32_t, uint64_t
 
 from pyjs.store.index.catalogue cimport Catalogue

@@ -1,4 +1,4 @@
-"""Compaction: rewrites segments without their dead messages, or with the stream's compression and encryption.
+"""Compaction, which rewrites segments to leave out dead messages, or to apply the stream's compression or encryption.
 
 `note_sparse` queues a sealed segment of which over half is dead; `note_encoding` queues one that lacks the
 compression or encryption of its stream; `repair` queues one with damaged records that another replica
@@ -78,7 +78,7 @@ cdef class Compactor:
     cdef void outdate(self, uint32_t number) except *:
         """Discard work on a segment that has changed.
 
-        Drop its queued repair, and mark the new file that a job has written or is writing as stale.
+        Drop its queued repair. If a job has written or is writing a new file for it, mark this file as stale.
         """
         self.repairs.pop(number, None)
         for job in (self.rewriting, self.rewritten, self.recasting):
@@ -96,7 +96,7 @@ cdef class Compactor:
     def begin(self, uint64_t mark):
         """Return a job that any thread may run, or None if there is no work; pass its result to `finish`.
 
-        The new file may replace the old one when commit number `mark` is durable.
+        The new file may replace the old one when the commit with the number `mark` is durable.
         """
         cdef size_t at
         cdef Segment* s
@@ -226,7 +226,7 @@ cdef class Compactor:
         return False
 
     def set_codec(self, uint32_t codec) -> None:
-        """Set the compression for sealed segments (0: none); segments that are compressed already stay compressed."""
+        """Set the compression for sealed segments (0: none); segments that are already compressed remain so."""
         cdef size_t at
         if codec == self.codec:
             return

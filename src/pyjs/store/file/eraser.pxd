@@ -1,4 +1,4 @@
-"""Secure erasure: overwrites removed messages in their files."""
+"""Secure erasure, which overwrites removed messages in their files."""
 from libc.stdint cimport uint32_t, uint64_t
 
 from pyjs.store.index.sequences cimport Entry, Segment

@@ -1,4 +1,4 @@
-"""Secure erasure: overwrites removed messages in their files.
+"""Secure erasure, which overwrites removed messages in their files.
 
 The record keeps its place and its checksum, because the next record's checksum depends on it; a flag in the record
 shows that its body is erased. A compressed segment is first replaced with its plain image.
@@ -63,8 +63,8 @@ cdef class Eraser:
     cdef void overwrite_encrypted(self, int fd, Segment* s, Entry* e, uint64_t at) except *:
         """Overwrite a message of an encrypted segment, whose file is open as `fd`.
 
-        Zeros are written without encryption, since encrypted zeros would reveal the key stream. The decryption of
-        these zeros is meaningless.
+        Zeros are written without encryption, since encrypted zeros would reveal the key stream. A later decryption
+        of these zeros gives meaningless bytes.
         """
         is_growing = not s.sealed and s == index_last(&self.writer.catalogue.index)
         encrypted = self.writer.encryption if is_growing else None
@@ -81,9 +81,9 @@ cdef class Eraser:
 
 
 cdef bytes flags_of(Entry* e, bytes stored):
-    """Return the flags of the record of an erased message, whose flags were `stored`; b"": they cannot be read.
+    """Return the flags for the record of an erased message; `stored` has the old flags, or b"" if unreadable.
 
-    A message inside a batch keeps the flag for that: if the end of the batch is missing, a start removes all of it.
+    A message inside a batch keeps the flag that says so: if the end of a batch is missing, a start removes the batch.
     """
     cdef uint8_t flags = FLAG_ERASED | (FLAG_EXTENDED if e.flags & ENTRY_EXTENDED else 0)
     return bytes([flags | (stored[0] & FLAG_UNFINISHED if stored else 0)])

@@ -50,9 +50,9 @@ cdef class Examiner:
         self.losses = Losses()
 
     cdef int examine(self, uint64_t seq) noexcept nogil:
-        """Examine the segment of `seq`; drop its damaged messages, or keep them listed in a replica.
+        """Examine the segment of the message `seq`; drop the damaged messages or, in a replica, keep and list them.
 
-        Return 0; -2 if the segment is unreadable; -3 if message `seq` cannot be read now.
+        Return 0 if the segment was examined, -2 if it is unreadable, or -3 if the message can only be read later.
         """
         cdef Segment* s
         cdef int failed = -2
@@ -140,7 +140,7 @@ cdef class Examiner:
         return c
 
     cdef bint contradicts(self, Segment* s, SegmentContents c) noexcept:
-        """Return whether the index has another place, time, size or subject for an intact message."""
+        """Return whether index and segment differ in the place, time, sizes or subject of an intact message."""
         cdef bint last = s == index_last(&self.catalogue.index)
         cdef uint32_t i
         cdef uint64_t at
@@ -222,7 +222,7 @@ cdef class Examiner:
         self.drop_damaged(s, lost)
 
     cdef bint record_again(self, Segment* s, SegmentContents c) except -1:
-        """Queue a record of the removals and first_seq that only damaged bytes had; return whether there are any."""
+        """Queue records of removals and of a first_seq that only damaged bytes had; return whether there are any."""
         cdef list lost = c.lacks(s.removed, s.n_removed)
         for removal in lost:
             if index_find(&self.catalogue.index, removal & ~ERASED_BIT) != NULL:
@@ -232,7 +232,7 @@ cdef class Examiner:
         return bool(lost) or s.floor > c.floor
 
     cdef list lost_in(self, Segment* s, SegmentContents c):
-        """Return the sequences of live messages that `c` does not have intact at the offset in the index."""
+        """Return the sequences of the live messages that are not intact in `c`, or not at the offset in the index."""
         cdef bint last = s == index_last(&self.catalogue.index)
         cdef list lost = []
         cdef uint32_t i

@@ -1,4 +1,4 @@
-"""Maps and views of the segments of a directory; this object owns the memory that segments point into.
+"""Maps and views of the segments of a directory; `SegmentMaps` owns the memory that the segments point into.
 
 A Segment borrows the bytes of its map or view, which stay valid until `forget`. When there are too many maps,
 all maps and views are freed at once. The cache of views frees a view when it needs memory.

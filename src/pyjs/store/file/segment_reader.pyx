@@ -28,7 +28,7 @@ cdef int failure_of(object error):
 
 
 cdef inline bint checks_out(const char* p, Entry* e, uint64_t room) noexcept nogil:
-    """Return whether an intact record for the entry `e` is at `p`, from where `room` bytes can be read."""
+    """Return whether an intact record for the entry `e` is at `p`; `room` bytes can be read there."""
     cdef RecordHeader h
     cdef uint64_t before = 0
     memcpy(&h, p, RECORD_HEADER_SIZE)
@@ -44,7 +44,7 @@ cdef inline bint checks_out(const char* p, Entry* e, uint64_t room) noexcept nog
 cdef inline int find_record(SegmentReader self, Segment* s, Entry* e, uint64_t end, Trust trust) noexcept nogil:
     """Map `s` up to `end`, the end of the record of `e`, and check the record.
 
-    Return 0; 1 if the record is damaged; a negative code if the file cannot be read.
+    Return 0 if the record is intact, 1 if it is damaged, or a negative code if the file cannot be read.
     """
     cdef int failed = 0 if end <= s.map_size else self.map_segment(s, end)
     cdef RecordHeader h
@@ -75,7 +75,7 @@ cdef inline bint is_named_right(SegmentReader self, Segment* s, Entry* e) noexce
 cdef inline int find_whole(SegmentReader self, Segment* s, Entry* e, const char** out, Trust trust) noexcept nogil:
     """Set `out` to the checked record of the live entry `e`.
 
-    Return 0; 1 if the record is damaged; -2 if it is unreadable; -3 if it is not readable now.
+    Return 0 if it is intact, 1 if it is damaged, -2 if it is unreadable, or -3 if a later read may succeed.
     """
     cdef uint64_t end = <uint64_t> e.offset + RECORD_SIZE_MIN + e.subject_len + e.size
     cdef bint last = s == index_last(&self.catalogue.index)
@@ -124,7 +124,8 @@ cdef class SegmentReader:
     cdef int map_segment(self, Segment* s, uint64_t wanted) noexcept nogil:
         """Map at least `wanted` bytes of the file of `s`, or create a view if the file is not plain.
 
-        Return 0; 1 if the file is damaged or too short; -2 if it is unreadable; -3 if it is not readable now.
+        Return 0 if it is mapped, 1 if it is damaged or too short, -2 if it is unreadable, or -3 if a later read may
+        succeed.
         """
         cdef int failed = -2
         with gil:
@@ -152,9 +153,10 @@ cdef class SegmentReader:
             return self.maps.add_view(s, View(self.maps.view_cache, self.maps, s.number, image, size))
 
     cdef int fill(self, Segment* s, uint64_t begin, uint64_t end) noexcept nogil:
-        """Fill the view of `s` with the image bytes from `begin` to `end`.
+        """Fill the view of `s` with the part of the image from `begin` to `end`.
 
-        Return 0; 1 if some of them are damaged; -2 if the file is unreadable; -3 if it is not readable now.
+        Return 0 if it is filled, 1 if some bytes are damaged, -2 if the file is unreadable, or -3 if a later read may
+        succeed.
         """
         cdef int failed = -2
         cdef uint64_t limit = self.writer.written if s == index_last(&self.catalogue.index) else s.end

@@ -206,7 +206,10 @@ cdef class SegmentWriter:
         self.leave_tail()
 
     cdef bint outgrown(self, Segment* s, size_t length, int64_t ts) noexcept nogil:
-        """Return whether a record of `length` bytes needs a new segment: no room, too old, or time set back."""
+        """Return whether a record of `length` bytes needs a new segment.
+
+        It does if the segment has no room or is too old, or if the record's time is before that of the last entry.
+        """
         return (s.end + length > self.segment_size or 0 < self.seal_age_ns < ts - s.first_ts
                 or ts < s.entries[s.n - 1].ts)      # times within a segment ascend
 
@@ -535,9 +538,9 @@ cdef class SegmentWriter:
             self.stage_state()
 
     cdef int seal(self) noexcept nogil:
-        """Seal the open segment, to which no records are appended after this; return -1 if that fails.
+        """Seal the open segment, so that it never grows again; return 0, or -1 if a write fails.
 
-        The segment gets a FOOTER if it has the last sequence.
+        The segment gets a FOOTER if its last sequence is that of the stream.
         """
         cdef Segment* s = index_last(&self.catalogue.index)
         cdef uint64_t[6] body
@@ -591,7 +594,7 @@ cdef class SegmentWriter:
         self.compactor.note_encoding(s)
 
     def drop_rest(self) -> None:
-        """Remove what a failed write has left after the last record: behind later records, it would be damage.
+        """Remove what a failed write has left after the last record; between records, it would count as damage.
 
         Raises:
             OSError: it cannot be removed.
@@ -644,9 +647,9 @@ cdef class SegmentWriter:
         return sequences_add(&self.erasures if erased else &self.removals, seq)
 
     cdef void note_removals(self, uint64_t base, Found* found, uint32_t begin) noexcept nogil:
-        """Queue the removals of the entries from index `begin` of `found` on, in the segment that begins at `base`.
+        """Queue the removals of the entries in `found` from the index `begin` on; their segment begins at `base`.
 
-        As with a single removal, those that do not fit into the memory are not recorded.
+        If out of memory, the removals are not recorded.
         """
         cdef Sequences* list = &self.removals
         cdef uint32_t k
@@ -657,9 +660,9 @@ cdef class SegmentWriter:
             list.n += 1
 
     cdef int keep_recorded(self, Sequences* list, uint64_t bit) noexcept nogil:
-        """Move queued removals, whose records are staged or written now, to those that the last segment records.
+        """Move the queued removals to the removals of the last segment, in which their records now are.
 
-        Each gets `bit`. Return -1 if out of memory.
+        Each of them gets `bit`. Return 0, or -1 if out of memory.
         """
         cdef Segment* s = index_last(&self.catalogue.index)
         cdef size_t i
@@ -704,5 +707,5 @@ cdef class SegmentWriter:
         self.state_due = True
 
     cdef bint is_unindexed(self):
-        """Return whether the last segment has no index file that covers all of it."""
+        """Return whether the last segment lacks an index file that covers all of it."""
         return self.indexed != self.written or self.stored_tail is not None

@@ -1,4 +1,4 @@
-"""The recovery of a file store: adopts the segments, then applies the removals recorded in them.
+"""The recovery of a file store, which adopts the segments, and then applies the removals recorded in them.
 
 It also overwrites messages whose erasure was interrupted, drops removed messages, counts and reports damage, and
 opens the last segment for appends if it may grow.
@@ -118,7 +118,7 @@ cdef class StoreStart:
         return seqs
 
     def _finish_erasure(self):
-        """Overwrite the message that was erased last: the server may have crashed after recording its removal.
+        """Overwrite the message that was erased last, since the server may have crashed after recording its removal.
 
         A replica overwrites all erased messages whose ids could still count: a power failure may undo the zeros but
         keep the record of the removal, and the ids would count again.
@@ -149,9 +149,9 @@ cdef class StoreStart:
             self.eraser.overwrite(s, <uint32_t> (seq - s.base))
 
     def _drop_removed(self):
-        """Drop the messages in DELETES records, and those whose record of the removal is lost.
+        """Drop the messages in DELETES records, and those whose removal is known although its record is lost.
 
-        The sequences are copied first, since their segments may be removed.
+        The sequences are copied first, since a segment with such records may be removed.
         """
         cdef Segment* s
         cdef size_t at, n = 0
@@ -225,7 +225,7 @@ cdef class StoreStart:
     def _lose_front(self):
         """Report messages before the first segment of a replica as lost, unless a removal is recorded for them.
 
-        Every commit of a replica records its first sequence, and a segment is removed only after that.
+        Every commit of a replica records the first sequence of the stream, and a segment is removed only after that.
         """
         cdef uint64_t base, floor = self.recovery.floor
         if self.catalogue.index.n and floor:
@@ -281,7 +281,7 @@ cdef class StoreStart:
             self.writer.seal()
 
     cdef leave_last(self, Segment* s):
-        """Begin a new segment with the next record: no offset of an encrypted file may be written twice.
+        """Begin a new segment with the next record, since no offset of an encrypted file may be written twice.
 
         Unacknowledged bytes after the last record are truncated, as in a plain segment.
         """
@@ -295,7 +295,7 @@ cdef class StoreStart:
         self.writer.allocated = self.writer.written
 
     def _write_again(self):
-        """Write the segments for the first sync again, since an earlier sync of them failed."""
+        """Write the segments again before the first sync, since an earlier sync of them failed."""
         try:
             for path in self.files.found:
                 write_again(self.files.disk, path)
@@ -307,7 +307,7 @@ cdef class StoreStart:
         """Queue the recovered segments for the first sync, since a killed process may not have synced them.
 
         Otherwise a repeated publish could be acknowledged as the duplicate of a message that a power failure then
-        removes. Also queues segments for compaction, compression or encryption.
+        removes. Also queue segments for compaction, compression or encryption.
         """
         cdef size_t at
         cdef Segment* s

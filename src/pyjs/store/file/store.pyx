@@ -13,8 +13,8 @@ permanently or, after a full disk or a lack of descriptors, until `try_resume` s
 
 Removing messages from the front changes `first_seq`, which one STATE record per commit records. One DELETES
 record per commit lists the sequences that were removed elsewhere. A segment without live messages is removed
-once the records that make it superfluous are durable. docs/storage-format.md describes the layout,
-store/segment/recovery the rules of a recovery.
+as soon as the records that make it superfluous are durable. docs/storage-format.md describes the layout, and
+store/segment/recovery describes the rules of a recovery.
 
 This module knows nothing of streams and threads. Compiled: benchmarks/, JetStream async publish.
 Long because recovery, message path, syncs and close use the same parts.
@@ -61,7 +61,7 @@ cdef int64_t NEVER = INT64.high
 def healed_index(files) -> int:
     """Return the index of the entry at which a copy of lost messages ended.
 
-    Return 0 if there was no copy, or NEVER if it has not ended.
+    Return 0 if there was no copy, or NEVER if the copy has not ended.
     """
     try:
         return int(files.disk.read_file(f"{files.directory}/{HEALING}") or NEVER)
@@ -72,9 +72,10 @@ def healed_index(files) -> int:
 
 
 cdef bint may_renumber(FileStore store, Segment* s) noexcept:
-    """Return whether the entries of `s` may get other ids of subjects.
+    """Return whether the entries of `s` may get other subject ids.
 
-    They may not if they are in a map, or if the running sync may read them, since `s` was sealed before it began.
+    They may not if the entries are in a map. They also may not if `s` was sealed before the running sync began, since
+    the sync may read the entries.
     """
     cdef FullSegment full
     if s.locals != NULL:
@@ -144,7 +145,7 @@ cdef class FileStore(StreamStore):
         return 0
 
     def headers_steps(self, int64_t from_ns):
-        """Yield between steps; return (sequence, time, headers) of messages since `from_ns`, even of removed ones."""
+        """Yield between steps; return (sequence, time, headers) of each message since `from_ns`, even if removed."""
         return (yield from headers_steps(self.files, from_ns))
 
     def keep_headers(self) -> None:
@@ -274,7 +275,7 @@ cdef class FileStore(StreamStore):
         return -1 if self.leave_empty_tail() != 0 else self.writer.commit()
 
     cdef int leave_empty_tail(self) noexcept nogil:
-        """Continue in a new segment if a large part of the open one is used and it has no live messages."""
+        """Continue in a new segment if the open one has no live messages and a large part of it is used."""
         cdef Segment* s = index_last(&self.catalogue.index)
         if s == NULL or s.live or s.end < self.writer.segment_size // EMPTY_TAIL_PART or self.writer.staged_from \
                 or self.writer.entries == IN_ENTRY:
@@ -323,7 +324,7 @@ cdef class FileStore(StreamStore):
     cdef int find(self, Segment* s, uint32_t i, const char** p, Trust trust) noexcept nogil:
         """Find a record; if it is damaged, examine its segment.
 
-        Return 0; -2 if the record is damaged; -3 if it is not readable now.
+        Return 0 if the record was found, -2 if it is damaged or unreadable, or -3 if a later call may find it.
         """
         cdef int found = self.reader.find(s, i, p, trust)
         if found <= 0:
@@ -336,13 +337,16 @@ cdef class FileStore(StreamStore):
     # -- damage ------------------------------------------------------------------------------------------------
     @property
     def lost(self):
-        """The damage found: (number of lost messages, sequences of the first ones, damaged bytes), or None."""
+        """The number of lost messages, the sequences of the first ones, and the number of damaged bytes.
+
+        None means that no damage was found.
+        """
         cdef Losses losses = self.examiner.losses
         return (losses.msgs, losses.seqs, losses.bytes) if losses.msgs or losses.bytes else None
 
     @property
     def mistaken(self) -> bool:
-        """Whether an index file was wrong, so that damaged messages cannot be read until the store is reopened."""
+        """Whether an index file was wrong; messages that look damaged cannot be read until the store is reopened."""
         return self.examiner.mistaken
 
     def lost_seqs(self) -> list:
@@ -375,7 +379,7 @@ cdef class FileStore(StreamStore):
     def damaged_numbers(self, uint64_t first_seq) -> list:
         """Return the numbers of the segments in which damage was found and messages were dropped.
 
-        With `first_seq` > 0, include segments with a STATE record whose first_seq is higher.
+        If `first_seq` is not 0, include the segments with a STATE record whose first_seq is higher than `first_seq`.
         """
         cdef Segment* s
         cdef size_t at
@@ -400,8 +404,8 @@ cdef class FileStore(StreamStore):
     def end_healing(self) -> None:
         """Record durably that all lost messages are restored as of the current entry. Raises OSError.
 
-        A start that continues after an earlier entry repairs the replica again. Index files without a segment are
-        removed, since the losses that they would report are repaired.
+        If a later start has to continue after an earlier entry, it repairs the replica again. Index files without a
+        segment are removed, since the losses that they would report are repaired.
         """
         disk, directory = self.files.disk, self.files.directory
         if not disk.exists(f"{directory}/{HEALING}"):
@@ -438,7 +442,7 @@ cdef class FileStore(StreamStore):
         return job
 
     def range_of(self, uint32_t number) -> tuple:
-        """Return (first, last) sequence of a segment, or (1, 0) if there is no such segment."""
+        """Return the first and the last sequence of a segment, or (1, 0) if there is no such segment."""
         cdef size_t at = index_place(&self.catalogue.index, number)
         cdef Segment* s
         if at == self.catalogue.index.n:
@@ -555,7 +559,7 @@ cdef class FileStore(StreamStore):
     # -- segments ----------------------------------------------------------------------------------------------
     @property
     def last_checksum(self) -> int:
-        """The checksum of the last record, which covers all records before it by the chain."""
+        """The checksum of the last record; by the chain, this checksum covers all earlier records too."""
         return self.writer.chain
 
     def segment_paths(self) -> list:
@@ -601,7 +605,7 @@ cdef class FileStore(StreamStore):
         return job
 
     def finish_sync(self, job, error) -> None:
-        """Handle the result `error` of the job that begin_sync returned."""
+        """Handle the result of the job that begin_sync returned; `error` is None if the sync succeeded."""
         self.syncs.end(self.writer.growing_path())
         self.retired.free_segments()
         if error is not None and self.closed and not self.files.disk.exists(self.files.directory):
@@ -639,7 +643,7 @@ cdef class FileStore(StreamStore):
         return None if self.closed else self.retired.begin_removal()
 
     def finish_removal(self, error) -> None:
-        """Handle the result `error` of the removal job; another removal may then begin."""
+        """Handle the result of the removal job, an error or None; another removal may then begin."""
         self.retired.finish_removal(error, self.closed)
 
     @property
@@ -678,8 +682,8 @@ cdef class FileStore(StreamStore):
     def close(self, tails=None) -> None:
         """Write, sync and close everything; free the reserved space of the last segment.
 
-        If the last segment is small and `tails` is a list, its (number, index file) is appended to `tails` instead of
-        written to a file.
+        If the last segment is small and `tails` is a list, the segment's number and the bytes of its index file are
+        appended to `tails`, and no index file is written.
         """
         if self.closed:
             return
@@ -718,7 +722,7 @@ cdef class FileStore(StreamStore):
         self.maps.drop_maps()
 
     def destroy(self) -> None:
-        """Close the store, and remove the directory of its segments unless it was renamed for removal."""
+        """Close the store, and remove the directory of its segments if that was not renamed for removal before."""
         if not self.closed:
             self.release()
         self.retired.paths = []

@@ -1,4 +1,4 @@
-"""Group commit of a file store, and the retired files, whose removal waits for it."""
+"""Group commit of a file store, and the retired files, which are removed after a commit is durable."""
 from libc.stdint cimport uint32_t, uint64_t
 
 from pyjs.store.index.dropped cimport Remains

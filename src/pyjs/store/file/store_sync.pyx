@@ -1,4 +1,4 @@
-"""Group commit of a file store (`StoreSync`), and the removal of files that it makes superfluous (`RetiredFiles`).
+"""Group commit of a file store (`StoreSync`), and the removal of files that are not needed any more (`RetiredFiles`).
 
 `StoreSync.begin` returns a job that any thread may run; `end` and `done` handle its result. Invariant: every commit
 up to `synced_mark` is durable, and synced_mark <= written_mark. The store handles a failed sync.
@@ -58,7 +58,7 @@ cdef class StoreSync:
     def again(self):
         """Return a second job, which also covers the writes of the running job, and the files to give back after it.
 
-        The caller then need not wait until the running job's thread is done.
+        With the second job, the caller need not wait until the thread of the running job is done.
         """
         cdef SegmentFiles files = self.files
         taken, failure = files.handles.take(files.unsynced)
@@ -109,12 +109,15 @@ cdef class RetiredFiles:
         self.undated = True
 
     cdef void date(self) noexcept:
-        """Allow the removal of files retired since the last commit as soon as the current commit is durable."""
+        """Let the files that were retired since the last commit be removed after the current one is durable."""
         self.undated = False
         self.paths = [(mark or self.syncs.written_mark, path) for mark, path in self.paths]
 
     cdef bint is_due(self):
-        """Return whether a removal can begin: none runs, and the commit after a file's retirement is durable."""
+        """Return whether a removal can begin.
+
+        It can if no removal is running, and if the commit after the retirement of a file is durable.
+        """
         return self.removing is None and bool(self.paths) and 0 < self.paths[0][0] <= self.syncs.synced_mark
 
     def begin_removal(self):
@@ -145,7 +148,7 @@ cdef class RetiredFiles:
         return keep
 
     def finish_removal(self, error, closed) -> None:
-        """Handle the result `error` of the removal job; another removal may then begin."""
+        """Handle the result of the removal job, an error or None; another removal may then begin."""
         self.removing = None
         if error is not None and not closed:
             self.files.names_unsynced = True

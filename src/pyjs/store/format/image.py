@@ -1,4 +1,4 @@
-"""Plain images of segment files: reads and writes plain, compressed and encrypted files.
+"""Plain images of segment files, which may be plain, compressed or encrypted; this module reads and writes them.
 
 An encrypted image ends with a mark: one nonzero byte after the last written byte. The image itself may end with
 zeros, and only the mark separates these from the zeros of reserved space. store/format/outer_header
@@ -75,7 +75,7 @@ class EncryptedImage(PlainImage):
         return memoryview(out)
 
     def _find_end(self) -> int:
-        """Return the offset in the file of the mark or, if there is no mark, of the probable end of the image.
+        """Return the offset of the mark in the file; if there is no mark, return the probable end of the image.
 
         Set `marked`. If the end of the file cannot be read, set `unread`, and return the size of the file.
         """
@@ -110,7 +110,7 @@ class TailEncryption:
         self.stream = key.stream(key.algorithm, outer.nonce)
 
     def written(self, data: Buffer, at: int) -> tuple[bytes, int]:
-        """Return the bytes to write for the image bytes `data` at offset `at`, and their offset in the file."""
+        """Return the bytes to write, and their offset in the file; `data` begins at offset `at` of the image."""
         data = self.stream.apply(data, at) + MARK
         return (data, self.shift + at) if at else (self._head + data, 0)
 
@@ -161,7 +161,7 @@ def read_image(disk: Disk, path: str, key: StreamKey | None, around: bool = Fals
 
 
 def encode_file(image: Buffer, codec: int, key: StreamKey | None, meta: bytes) -> tuple[int, list[Buffer]]:
-    """Return the flags of the outer header and the bytes, in parts, of a file for `image`.
+    """Encode `image` as a file; return the flags of the file's outer header, and the file's bytes in parts.
 
     The file is compressed if `codec` is set and this saves space. It is encrypted if there is a key.
     """

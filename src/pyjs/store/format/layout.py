@@ -7,8 +7,8 @@
                                        consumers/<consumer>.<id>/snap.G log.G
 
 Account, stream and consumer names are escaped, so that no name can leave its directory or collide with a file of the
-server. A directory to remove is first renamed to `.deleting-…`; if a crash interrupts the removal, the next start
-finishes it. An unreadable directory is renamed to `.damaged-…` and left to the operator.
+server. A directory to remove is first renamed to `.deleting-...`; if a crash interrupts the removal, the next start
+finishes it. An unreadable directory is renamed to `.damaged-...` and left to the operator.
 """
 
 from __future__ import annotations
@@ -119,7 +119,9 @@ class StoreLock:
 
 
 def refuse_foreign(disk: Disk, root: str) -> None:
-    """Refuse the store directory of a nats-server, by one stream of each account; `root` need not exist.
+    """Refuse the store directory of a nats-server; `root` need not exist.
+
+    One stream of each account shows which server wrote the store.
 
     Raises:
         StoreForeign: the store is that of a nats-server, whose files must not be touched.
@@ -167,9 +169,9 @@ def _sync_above(disk: Disk, directory: str) -> None:
 
 
 def hide_directory(disk: Disk, directory: str, number: int = 0, sync: bool = True) -> str:
-    """Rename a directory that is to be removed to a name that no start reads; return the new path.
+    """Hide a directory that is to be removed: give it a name that no start reads, and return the new path.
 
-    The name gets the first free number from `number` on. Without `sync`, the caller must sync the parent directory.
+    The name has the first free number >= `number`. Without `sync`, the caller must sync the parent directory.
     """
     return _rename_aside(disk, directory, DELETING, number, sync)
 
@@ -192,7 +194,7 @@ def finish_removals(disk: Disk, parent: str) -> list[str]:
 
 
 def free_name(disk: Disk, directory: str, prefix: str, number: int = 0) -> str:
-    """Return the first free path `<prefix><number>-<name>` beside `directory`, with a number from `number` on."""
+    """Return the first free path `<prefix><n>-<name>` beside `directory`; n starts at `number`."""
     parent, _, name = directory.rpartition("/")
     while disk.exists(aside := f"{parent}/{prefix}{number}-{name}"):
         number += 1

@@ -4,8 +4,8 @@ After a failed sync, the page cache still has bytes that the disk may never get,
 writing them. A start that reads these bytes must therefore write them again before it relies on a sync: otherwise a
 repeated publish could be acknowledged as the duplicate of a message that a power failure then removes.
 
-The mark is an empty file, which segment/recovery finds among the segments. It is not synced: a power failure that
-removes it also ends the page cache.
+The mark is an empty file, which segment/recovery finds among the segments. It is not synced, since a power failure
+that removes the mark also empties the page cache.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def note_lost_sync(disk: Disk, directory: str, log: Log) -> None:
-    """Mark the store in `directory`: a sync of its segments has failed. An error is only logged."""
+    """Write the mark into `directory` after a sync of its segments has failed; an error is only logged."""
     try:
         write_file(disk, f"{directory}/{UNSYNCED}", [b""], sync=False)
     except OSError as error:
@@ -48,9 +48,9 @@ def write_again(disk: Disk, path: str) -> None:
 
 
 def forget_lost_sync(disk: Disk, directory: str) -> None:
-    """Remove the mark, when the segments are written and synced again.
+    """Remove the mark after the segments were written and synced again.
 
-    After an error, the next start only writes them once more.
+    If the removal fails, the next start writes the segments again, which is harmless.
     """
     with suppress(OSError):
         disk.unlink(f"{directory}/{UNSYNCED}")

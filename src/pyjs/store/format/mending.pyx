@@ -1,8 +1,8 @@
-"""Correction of one damaged byte in a short piece of a segment file: tries every value until the checksum is right.
+"""Correction of one damaged byte in a short piece of a segment file.
 
-Two kinds of pieces need this, since their contents are stored nowhere else: a record of removals, without which
-removed messages would exist again, and the header of an encrypted or compressed file, without which the file cannot
-be read.
+For each byte, all values are tried until the checksum is right. Two kinds of pieces need this, since their contents
+are stored nowhere else: a record of removals, without which removed messages would exist again, and the header of an
+encrypted or compressed file, without which the file cannot be read.
 
 This module knows nothing of files. Compiled: a start may compute 130,000 hashes for a record
 (benchmarks/store_start.py).
@@ -44,7 +44,7 @@ cdef int mend_record(char* p, size_t length, uint64_t before) noexcept nogil:
 
 
 def mended_header(bytes head not None) -> bytes | None:
-    """Return the damaged header of a segment file with one byte corrected, or None if that is not enough."""
+    """Return the damaged header of a segment file with one byte corrected, or None if more bytes are wrong."""
     cdef char[SEGMENT_HEADER_SIZE] header
     cdef size_t at, end = SEGMENT_HEADER_SIZE - CHECKSUM_SIZE
     cdef uint64_t checksum, stored

@@ -4,12 +4,13 @@
                | generation u64 | body (msgpack map) | XXH64 u64
 
 Numbers are little-endian; the checksum covers everything before it, with seed 0. The frame is the same in every
-version. `needs` is the first pyjs-server version that reads the body; an older server names it in its error. Each set
-flag stands for a feature that the reader must support. There is one flag: with SEALED, the body is encrypted,
+version. `needs` is the first pyjs-server version that reads the body; an older server names that version in its
+error. Each set flag stands for a feature that the reader must support. There is one flag. If SEALED is set, the body
+is encrypted (store/crypt/keys):
     body     = algorithm u8 | size of wrapped u8 | 0 u16 | wrapped data key | nonce | ciphertext | tag
 
-(store/crypt/keys). The 32 bytes of the frame are authenticated together with the body. Only the metadata of a stream
-includes a wrapped data key.
+The 32 bytes of the frame are authenticated together with the body. Only the metadata of a stream includes a wrapped
+data key.
 
 `<name>.a` and `<name>.b` hold the same map; if both copies are intact, the one with the higher generation is
 valid. Each copy is written to a temporary file, synced and renamed, and its directory is synced, before the
@@ -61,7 +62,7 @@ class UnknownFormat(PyjsError):
     def __init__(self, path: str, version: int, known: int, needs: str) -> None:
         """Create the error for a file whose format has the version `version`.
 
-        `known` is the version that this server reads. pyjs-server `needs` is the first one that reads `version`.
+        `known` is the format version that this server reads. `needs` names the first pyjs-server that reads the file.
         """
         super().__init__(
             f"{path} was written by a newer version: it needs pyjs-server >= {needs}"
@@ -128,7 +129,7 @@ def is_sealed(data: bytes) -> bool:
 
 
 def envelope_size(data: bytes) -> int:
-    """Return the size in bytes given in the header of the envelope at the start of `data`, or 0 if there is none."""
+    """Return the size in bytes of the envelope at the start of `data`, from its header, or 0 if there is none."""
     if len(data) < HEADER.size or not data.startswith(MAGIC):
         return 0
     size: int = HEADER.unpack_from(data)[7]
@@ -148,7 +149,7 @@ def intact_generation(data: bytes) -> int | None:
 
 
 def is_torn(data: bytes) -> bool:
-    """Return whether `data`, without the zeros at its end, is empty or an envelope whose end is missing."""
+    """Return whether `data` is empty or an envelope whose end is missing; zeros at the end of `data` do not count."""
     begun = data.rstrip(b"\0")
     if len(begun) < HEADER.size:
         return MAGIC.startswith(begun[: len(MAGIC)])
@@ -212,7 +213,7 @@ def write_whole(disk: Disk, temporary: str, path: str, data: bytes) -> None:
 def load_meta(
     disk: Disk, directory: str, name: str, kind: int, opener: Opener | None = None
 ) -> tuple[int, dict[str, Any], list[str]]:
-    """Return (generation, values, problems): the newest intact copy, and texts about a copy that is not intact.
+    """Return the generation and values of the newest intact copy, and a text about each copy that is not intact.
 
     Raises:
         CorruptRecord: no copy is intact.

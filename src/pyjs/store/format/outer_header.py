@@ -10,7 +10,7 @@ The META record is not encrypted as a whole, but the stream's metadata in it is 
 a stream can be opened with its segments alone. store/format/packed describes the body of a compressed file,
 store/format/image that of an encrypted one. The key stream starts at the first byte of the body.
 
-Of log records, it knows only META.
+META is the only log record that this module knows.
 
 Source: docs/storage-format.md, "Encodings of a segment".
 """
@@ -123,7 +123,7 @@ class PlainImage:
         self.size = disk.size_of(fd)
 
     def read(self, at: int, size: int) -> bytes:
-        """Return up to `size` bytes of the image from `at`; fewer only at its end."""
+        """Return `size` bytes of the image from offset `at`, or fewer at the end of the image."""
         return self._disk.read_at(self.fd, size, at)
 
     def read_around(self, at: int, size: int) -> tuple[bytes, Holes]:
@@ -152,14 +152,14 @@ class PlainImage:
         return memoryview(self._disk.map_file(self.fd, self.size)) if self.size else b""
 
     def place_of(self, at: int, end: int) -> tuple[int, int]:
-        """Return (offset, size) in the file of the image bytes `at` to `end`."""
+        """Return where the file has the part of the image from `at` to `end`, as (offset, size)."""
         return self.shift + at, end - at
 
     def grow(self, size: int) -> None:
         """Record that the image has grown to `size` bytes; only subclasses need this."""
 
     def spare_problem(self) -> str:
-        """Return a description of damage to data of which the file has an intact copy, or "" if there is none."""
+        """Describe damage that loses nothing because the file has another copy; return "" if there is no damage."""
         return "" if self.outer is None else clear_problem(self._disk, self.fd, self.outer)
 
 
@@ -181,7 +181,7 @@ def outer_header_at(disk: Disk, fd: int, path: str) -> tuple[OuterHeader | None,
 
 
 def clear_problem(disk: Disk, fd: int, outer: OuterHeader) -> str:
-    """Return a description of damage to the unencrypted META record of an open file, or "" if it has no damage."""
+    """Describe damage to the unencrypted META record of an open file; return "" if there is no damage."""
     size = outer.shift - HEADER.size
     data = readable(disk, fd, outer.shift, 0) or bytes(HEADER.size)
     head, record = _whole(data), data[HEADER.size :]
@@ -216,7 +216,7 @@ def is_encrypted(head: bytes, path: str) -> bool:
 
 
 def head_size(meta: bytes) -> int:
-    """Return the offset of the body of a file with `meta` in its unencrypted META record."""
+    """Return the offset of a file's body if the file has `meta` in its unencrypted META record."""
     return HEADER.size + (RECORD_HEAD.size + len(meta) + CHECKSUM.size if meta else 0)
 
 

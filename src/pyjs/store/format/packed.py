@@ -6,8 +6,8 @@ and checksums:
     body   = table block* table  place of the second table u64
     table  = image_size u64  count u32  chunk_size u32  (size u32  checksum u64)*  checksum u64
 
-Numbers are little-endian, checksums are XXH64 with seed 0. A damaged chunk is replaced with bytes of 255 in the
-image, so that its records are recognized as damaged. `cramjam` is imported lazily, since only compression needs it.
+Numbers are little-endian, checksums are XXH64 with seed 0. In the image, each byte of a damaged chunk has the value
+255, so that its records are recognized as damaged. `cramjam` is imported lazily, since only compression needs it.
 
 Source: docs/storage-format.md, "Encodings of a segment".
 """
@@ -67,7 +67,7 @@ class PackedImage(PlainImage):
         raise CorruptRecord(path, outer.shift, "its table of chunks is damaged, twice")
 
     def read(self, at: int, size: int) -> bytes:
-        """Return up to `size` bytes of the image from `at`; filler bytes replace those of a damaged chunk."""
+        """Return up to `size` bytes of the image from offset `at`; filler bytes replace damaged chunks."""
         end = min(at + size, self.size)
         first = at // CHUNK_SIZE
         chunks = b"".join(self._chunk(number) for number in range(first, -(-end // CHUNK_SIZE)))
@@ -85,7 +85,7 @@ class PackedImage(PlainImage):
         return memoryview(b"".join(self._chunk(number) for number in range(len(self._places))))
 
     def spare_problem(self) -> str:
-        """Return a description of damage to a copy of the table or to the unencrypted META record, or ""."""
+        """Describe damage to a copy of the table or to the unencrypted META record; return "" if there is none."""
         body_size = self._disk.size_of(self.fd) - (self.outer.shift if self.outer is not None else 0)
         first, second = self._table_at(body_size, 0), self._table_at(body_size, None)
         end = sum(self._places[-1][:2]) + table_size(self.size) + CHECKSUM.size
@@ -97,10 +97,10 @@ class PackedImage(PlainImage):
         return all(self._unpacked(number) is not None for number in range(len(self._places)))
 
     def place_of(self, at: int, end: int) -> tuple[int, int]:
-        """Return (offset, size) in the file of the chunks that have the image bytes from `at` to `end`.
+        """Return where the file has the chunks of the image from `at` to `end`, as (offset, size).
 
-        If some of these chunks are damaged, return the range of the damaged ones. Call `whole` first, which finds
-        them.
+        If some of these chunks are damaged, return the range of the damaged ones. Call `whole` before, since it finds
+        the damaged chunks.
         """
         last = len(self._places) - 1
         first, behind = min(at // CHUNK_SIZE, last), min(max(end - 1, at) // CHUNK_SIZE, last) + 1
@@ -118,7 +118,10 @@ class PackedImage(PlainImage):
         return data if self._stream is None else self._stream.apply(data, at)
 
     def _table_at(self, body_size: int, at: int | None) -> tuple[int, bytes] | None:
-        """Return (image size, rows) of the table at `at`, or at the end if `at` is None; None if it is damaged."""
+        """Return the image size and the rows of a copy of the table, or None if this copy is damaged.
+
+        `at` is the offset of the copy in the body. None stands for the second copy, which is at the end of the body.
+        """
         if at is None:
             # The last eight bytes of the body are the offset of the second table.
             tail = self._body(body_size - CHECKSUM.size, CHECKSUM.size) if body_size > CHECKSUM.size else b""

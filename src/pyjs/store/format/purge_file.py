@@ -1,4 +1,4 @@
-"""The purge file: it describes a purge from before the purge's first step until after its last step.
+"""The purge file, which describes a purge; it exists from before the purge's first step until after the last.
 
 A start that finds the file completes the purge: it removes every matching message below `before_seq`. Doing this
 twice is harmless, since sequences are never used again. If the file is not a complete envelope, it was not durable
@@ -38,7 +38,8 @@ def read_purge(disk: Disk, path: str, key: StreamKey | None) -> Purge:
 
     Raises:
         CorruptRecord: the file is damaged.
-        UnknownFormat, Locked: this version cannot read the file, or this key cannot decrypt it.
+        UnknownFormat: this version of the server cannot read the file.
+        Locked: `key` cannot decrypt the file.
         OSError: the file cannot be read.
     """
     _, values = decode(disk.read_file(path), KIND_PURGE, path, Opener(key))

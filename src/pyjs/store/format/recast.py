@@ -1,4 +1,4 @@
-"""Recasting: rewrites a sealed segment in another compression or encryption.
+"""Recasting, which rewrites a sealed segment with another compression or encryption.
 
 The plain image does not change, so the offsets in index entries remain valid. A damaged segment is left
 unchanged. The new file is read back and compared before it replaces the old one.
@@ -98,7 +98,7 @@ def _checked(image: PlainImage, path: str) -> Buffer:
     """Return the whole image.
 
     Raises:
-        CorruptRecord: a compressed chunk is damaged, or the header could not be read before.
+        CorruptRecord: a compressed chunk is damaged, or the header was unreadable when the image was opened.
     """
     if isinstance(image, PackedImage) and not image.is_whole():
         raise CorruptRecord(path, 0, "a compressed chunk is damaged")

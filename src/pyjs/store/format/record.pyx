@@ -6,10 +6,10 @@ A segment is a 64-byte header followed by records. Numbers are little-endian; th
                [term u64 | index u64]  subject  headers  payload  checksum u64
 
 The hash of a record is XXH64 of the bytes after its header; its seed is XXH64 of the header before `check`.
-`check` is half of the hash: it proves the record even if the bytes before it are lost. The checksum is XXH64
-of the hash; its seed is the eight bytes before the record, which are the checksum of the previous record or
-of the segment header. Invariant: if all checksums in a range of records are right, no record of the range is
-missing.
+`check` is half of the hash. It proves that a record is intact, even if the bytes before the record are lost.
+The checksum is XXH64 of the hash; its seed is the eight bytes before the record, which are the checksum of
+the previous record or of the segment header. Invariant: if all checksums in a range of records are right, no
+record of the range is missing.
 
 Version 4 of a segment differs from version 3 only in the marks of replicas (store/segment/entry_mark).
 

@@ -3,9 +3,9 @@
     <account>/tails     envelope of kind 6 *, each: {"streams": {file name of the stream: [number, index file]}}
 
 With a separate file for each of thousands of streams, a server would spend most of its stop on writing files, and
-most of its start on opening them. An entry is identical to the index file of segment `number` of its stream, and
-encrypted if the stream is. A damaged part is skipped: the next part is found by its magic bytes, and the segments of
-the damaged part are read instead.
+most of its start on opening them. An entry is identical to the index file of segment `number` of its stream; it is
+encrypted if the stream is encrypted. A damaged part is skipped: the next part is found by its magic bytes, and the
+segments of the damaged part are read instead.
 
 The file describes the store as it was when the server stopped: a starting server reads and removes it before any
 stream changes.
@@ -34,12 +34,14 @@ PART_STREAMS = 1024  # number of streams in one part, which has about 256 KiB
 
 
 def tails_path(streams: str) -> str:
-    """Return the path of the file of index files for the account whose streams are in the directory `streams`."""
+    """Return the path of an account's `tails` file; `streams` is the directory of the account's streams."""
     return f"{streams.rpartition('/')[0]}/{NAME}"
 
 
 def read_tails(disk: Disk, path: str) -> tuple[Tails, list[str]]:
-    """Return the intact entries of the file at `path`, and its damage; both are empty if the file is missing.
+    """Return the intact entries of the file at `path`, and a text about each damaged part.
+
+    Both are empty if the file is missing.
 
     Raises:
         OSError: the file cannot be read.

@@ -1,8 +1,8 @@
-"""The file of a duplicate window: its message ids at a clean stop, in parts, of which only one is in memory.
+"""The file of a duplicate window, in parts; a clean stop writes the message ids of the window to it.
 
-A part is an envelope of store/format/meta whose generation is the number of the part. The file only makes a
-start faster: if a part is missing or damaged, the ids are read from the messages. docs/storage-format.md
-describes the format for other programs.
+Only one part is in memory at a time. A part is an envelope of store/format/meta whose generation is the number of
+the part. The file only makes a start faster: if a part is missing or damaged, the ids are read from the messages.
+docs/storage-format.md describes the format for other programs.
 
 This module knows nothing of the stream or of the meaning of an id.
 """

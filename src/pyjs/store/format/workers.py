@@ -2,8 +2,8 @@
 
     <store>/.workers/N/    the store of worker N, from 2
 
-If a worker with streams is not started any more, the server refuses to start, or the first worker takes the streams
-over: a stream is a directory, so a rename moves it. The next start continues an interrupted move.
+If a worker with streams is not started any more, the server refuses to start, or the first worker takes over the
+streams. A stream is a directory, so a rename moves it. The next start continues an interrupted move.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class StoreShared(PyjsError):
 
 
 def worker_directory(root: str, number: int) -> str:
-    """Return the store directory of worker `number`, from 2, in the server's store directory `root`."""
+    """Return the store directory of a worker; `number` is at least 2, and `root` is the server's store directory."""
     return f"{root}/{WORKERS}/{number}"
 
 
@@ -54,7 +54,7 @@ def take_over(disk: Disk, root: str, most: int) -> int:
 
     Raises:
         StoreLocked: such a worker is running.
-        StoreShared: the first worker has a stream of the same name; nothing of that worker was moved.
+        StoreShared: the first worker has a stream of the same name; no stream of the other worker was moved.
         OSError: a directory cannot be moved; the next start continues the move.
     """
     count = 0
@@ -72,7 +72,7 @@ def take_over(disk: Disk, root: str, most: int) -> int:
 
 
 def check_names(disk: Disk, root: str) -> None:
-    """Refuse stores in which two workers have a stream of the same name: both would answer its clients.
+    """Refuse stores in which two workers have a stream of the same name, since both would answer its clients.
 
     Raises:
         StoreShared: there is such a stream.

@@ -1,10 +1,10 @@
 """The index of a store by sequence and by subject, and every search in it.
 
-This module knows nothing of bodies and callers: the store that owns it reports added and dropped messages, and
-rebuilds the index when it is opened. Sequences are dense in segments (store/index/sequences.pyx). Each segment has a
+This module knows nothing of bodies and callers: a store reports added and dropped messages to its catalogue, and
+rebuilds it when the store is opened. Sequences are dense in segments (store/index/sequences.pyx). Each segment has a
 4096-bit set of the subject ids that it may contain. Each entry has the distance to the previous message of its
-subject. Each subject has a count and its first and last sequence, which are searched again only if these messages
-were dropped.
+subject. Each subject has a count, and its first and last sequence. If the message of such a sequence was dropped, the
+next query searches for the new one.
 
 A search examines a few thousand sequences. If none of them matches, it examines the matching subjects instead: if
 these have few later matches, the filter caches all of them. So the cost of a delivery depends neither on gaps nor on
@@ -250,9 +250,9 @@ cdef class Catalogue:
         return self.search(from_seq, f, rest)
 
     cdef uint64_t next_of_step(self, uint64_t begin, uint64_t seq, StoreFilter f, uint64_t* rest) noexcept nogil:
-        """Return the first match > `seq` in a step whose first match was `begin`; 0: the step or the search ends.
+        """Return the first match > `seq` in a step whose first match was `begin`, or 0 at the end of the step.
 
-        If the search must go on, set `rest` to the sequence at which it does.
+        If the search is not complete, set `rest` to the sequence at which the next step begins.
         """
         if seq - begin >= WIDE and not f.all and f.n_ahead == 0:
             rest[0] = seq + 1
@@ -550,7 +550,7 @@ cdef class Catalogue:
     cdef uint64_t scan_back(self, uint64_t* seq, uint64_t limit, StoreFilter f) noexcept nogil:
         """Examine up to `limit` live messages downwards from `seq`; return the first match, or 0 if there is none.
 
-        Without a match, set `seq` to the sequence at which the search continues; 0: the search is complete.
+        Without a match, set `seq` to the sequence at which the search continues, or to 0 if the search is complete.
         """
         cdef Segment* s
         while limit:
@@ -720,8 +720,8 @@ cdef class Catalogue:
     def count_back_step(self, uint64_t before_seq, StoreFilter f not None) -> tuple:
         """Count live matches with a sequence < `before_seq`, backwards, for about a millisecond.
 
-        Return their number, and the sequence of the first examined message, below which the next step continues; it
-        is 0 after the last step.
+        Return the number counted in this step, and the sequence below which the next step continues, or 0 after the
+        last step.
         """
         cdef uint64_t last = index_prev_live(&self.index, before_seq - 1) if self.msgs and before_seq else 0
         cdef uint64_t low = last - STEP_MAX + 1 if last >= self.first_seq + STEP_MAX else 0
@@ -742,16 +742,19 @@ cdef class Catalogue:
         return seqs, seq if seq < before_seq else 0
 
     def learn_subjects(self, StoreFilter f not None, uint32_t limit) -> bool:
-        """Prepare a search with `f` for up to `limit` more subjects; return whether the preparation is complete."""
+        """Prepare a search with `f`: add up to `limit` subjects to the trie; return False if more must be added.
+
+        If the search needs no trie, nothing is added.
+        """
         return self.subjects.learn(f, limit)
 
     def stored_at(self, uint64_t seq) -> int:
-        """Return the time at which a live message was stored, in ns since the epoch, or 0 if it is not live."""
+        """Return the time at which a message was stored, in ns since the epoch, or 0 if the message is not live."""
         cdef Entry* e = index_live(&self.index, seq)
         return 0 if e == NULL else e.ts
 
     def size_at(self, uint64_t seq) -> int:
-        """Return the size of headers and payload of a live message in bytes, or 0 if it is not live."""
+        """Return the size of headers and payload of a message in bytes, or 0 if the message is not live."""
         cdef Entry* e = index_live(&self.index, seq)
         return 0 if e == NULL else e.size
 
@@ -779,9 +782,9 @@ cdef class Catalogue:
         return self.last_seq - self.first_seq + 1 - self.msgs if self.msgs else 0
 
     def deleted(self, uint64_t limit=0, uint64_t after=0) -> list:
-        """Return up to `limit` (0: all) sequences above `after` and up to last_seq that have no message.
+        """Return the sequences above `after` that have no message: the first `limit`, or all if that is 0.
 
-        Sequences below first_seq are not included.
+        Sequences below first_seq or above last_seq are not included.
         """
         cdef uint64_t seq = max(self.first_seq, after + 1), found
         gaps = []

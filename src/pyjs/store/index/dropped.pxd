@@ -6,7 +6,10 @@ from pyjs.store.index.subject_trie cimport SubjectIndex
 from pyjs.store.index.subjects cimport SubjectTable
 
 cdef class DropLog:
-    """A log of the messages dropped while `tracked`: entries (sequence u64, length u32, subject) without gaps."""
+    """A log of the messages that were dropped while `tracked` was set.
+
+    The entries (sequence u64, length u32, subject) follow each other without gaps.
+    """
     cdef public bint tracked            # drops are logged, and a reader must empty the log
     cdef char* data
     cdef size_t size                    # bytes in the log

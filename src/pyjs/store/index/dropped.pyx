@@ -1,9 +1,8 @@
 """Dropped messages of a store: a log for consumers (`DropLog`), and memory that any thread may free (`Remains`).
 
-`DropLog`: consumers update num_pending with the messages that were dropped since they last emptied the log. If
-out of memory, a drop is not logged. `Remains`: a million messages are a million allocations, so a purge moves the
-store's tables to a `Remains` and returns at once. `free` may run in any thread, after the jobs that read the
-segments have ended.
+Consumers read the log to update num_pending, and then empty it. If out of memory, a drop is not logged. A million
+messages are a million allocations, so a purge only moves the store's tables to a `Remains`, and returns at once.
+`Remains.free` may run in any thread, after the jobs that read the segments have ended.
 
 This module knows nothing of stores and files. Compiled: limits drop a message per publish (benchmarks/: JetStream
 rows), and `Remains` frees the tables of the store (benchmarks/hostile.py: purge).

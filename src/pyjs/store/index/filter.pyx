@@ -1,7 +1,7 @@
 """A set of subject filters over one store, with the cached results of its searches.
 
-A filter uses a bounded amount of memory, however many subjects there are, since each of ten thousand consumers may
-have one. This module knows nothing of the position of messages; catalogue.pyx does the searches.
+A filter uses a bounded amount of memory, however many subjects there are, since ten thousand consumers may each have
+a filter. This module knows nothing of the position of messages; catalogue.pyx does the searches.
 
 Compiled, because a search asks the filter about each message (measured in benchmarks/: pull 500).
 """

@@ -1,4 +1,4 @@
-"""A tree of the tokens of many filters, for the question whether any of them matches a subject."""
+"""A tree of the tokens of many filters, which shows whether any of the filters matches a subject."""
 from libc.stdint cimport uint32_t
 
 from pyjs.base.ref_table cimport RefTable

@@ -1,4 +1,4 @@
-"""A tree of the tokens of many filters, for the question whether any of them matches a subject.
+"""A tree of the tokens of many filters, which shows whether any of the filters matches a subject.
 
 A match visits each node of the tree at most once, usually one or two for each token of the subject, however many
 filters there are. The tree borrows the strings of the filters, and uses about 60 bytes for each of their tokens.

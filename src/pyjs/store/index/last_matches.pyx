@@ -3,9 +3,9 @@
 A publish may require that the last message of a filter has a certain sequence. If many subjects match and their
 messages are old, the search examines all newer messages: tens of milliseconds in a stream of a million messages
 (catalogue.pyx). The next search of the same filter needs to examine only the messages stored since. A message in the
-examined part can only be removed, and never changes its subject: so while the remembered match is stored, it is the
-last one of that part, and if it was removed, only older messages can be. This holds unless sequences are used again,
-after which nothing is remembered (`Catalogue.falls`).
+examined part can only be removed, and never changes its subject. So while the remembered match is stored, it is the
+last match of that part, and after its removal the last match of that part is an older message. If sequences are used
+again, this is not true, so the results are then forgotten (`Catalogue.falls`).
 
 Results are those of a search without this memory, so they are equal on all replicas. This module knows nothing of
 streams and turns; callers limit the searches by the returned work.
@@ -55,7 +55,7 @@ cdef class LastMatches:
 
     cdef uint64_t find_since(self, Catalogue catalogue, StoreFilter wanted, uint64_t match,
                              uint64_t up_to) noexcept nogil:
-        """Return the last match, given that `match` was the last one up to the sequence `up_to`; 0: there is none."""
+        """Return the last match, or 0 if there is none; `match` was the last one up to the sequence `up_to`."""
         cdef uint64_t seq = catalogue.last_seq, newer = catalogue.last_seq - up_to, found = 0
         if newer <= FEW:
             found = catalogue.scan_back(&seq, newer, wanted)    # it may go below `up_to`, but skips no message

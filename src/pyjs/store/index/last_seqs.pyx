@@ -1,6 +1,6 @@
 """Searches in steps: the last sequence of each matching subject, or the number of matching messages.
 
-Both count only messages that were stored when the search began. A count may include messages that are removed while
+Both searches count only messages that were stored at their start. A count may include messages that are removed while
 it runs; `Count.is_exact` is then False. A search uses eight bytes per subject, and sixteen while it sorts, so callers
 should limit the number of simultaneous searches of a large store.
 
@@ -29,7 +29,7 @@ cdef size_t MANY = <size_t> -1
 cdef class LastSeqs:
     """A search for the last sequence of each matching subject.
 
-    The sequences are ascending once `step` has returned True, unless there are too many.
+    After `step` has returned True, the sequences are ascending, unless there are too many.
     """
 
     cdef SubjectWalk walk

@@ -1,4 +1,4 @@
-"""The sequences of one store: dense segments of fixed-width entries, with one bit per entry for dead ones."""
+"""The sequences of one store: dense segments of fixed-width entries, with one bit per entry that marks dead ones."""
 from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
 
 cdef enum:
@@ -82,7 +82,7 @@ cdef struct SeqIndex:
 # the gap are only marked as dead.
 
 cdef inline uint32_t gap_at(Entry* e) noexcept nogil:
-    """Return the length of the wide gap that begins with this entry, or 0 if none does."""
+    """Return the length of the wide gap that begins with this entry, or 0 if no wide gap begins here."""
     return e.size if e.flags == 0 and e.seq == 0 else 0
 
 cdef inline bint is_dead(Segment* s, uint32_t i) noexcept nogil:

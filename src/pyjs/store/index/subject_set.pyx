@@ -53,7 +53,7 @@ cdef class SubjectSet:
     cdef int know_tokens(self, uint32_t more) noexcept nogil:
         """Add up to `more` subject ids to the trie.
 
-        Return 0 if it is now complete, 1 if not, -1 if out of memory.
+        Return 0 if the trie is now complete, 1 if more ids must be added, or -1 if out of memory.
         """
         cdef uint32_t id = self.known_tokens
         cdef Subject* s
@@ -77,7 +77,10 @@ cdef class SubjectSet:
         self.known_tokens = 0
 
     cdef bint learn(self, StoreFilter f, uint32_t limit) noexcept nogil:
-        """Prepare a search with `f` for up to `limit` more subjects; return whether the preparation is complete."""
+        """Prepare a search with `f`: add up to `limit` subjects to the trie; return False if more must be added.
+
+        If the search needs no trie, nothing is added.
+        """
         cdef size_t i
         cdef bint wild = False
         for i in range(f.n):
@@ -118,7 +121,7 @@ cdef class SubjectSet:
         return -1
 
     cdef int collect(self, StoreFilter f, Matches* out) noexcept nogil:
-        """Collect each matching subject once; return -1 if a limit of `out` is reached, or if out of memory."""
+        """Collect the matching subjects without duplicates; return -1 if out of memory or at a limit of `out`."""
         cdef size_t k, start
         cdef uint8_t* known = NULL
         cdef int result = 0
@@ -164,7 +167,7 @@ cdef class SubjectSet:
         return 0
 
     cdef int keep_new(self, uint8_t** known, size_t start, Matches* out) noexcept nogil:
-        """Of the items of `out` from index `start` on, remove those in the set `known`, and add the others to it.
+        """Remove the items of `out` from index `start` on that are in the set `known`; add the others to `known`.
 
         `known` has a bit for each subject id; NULL: the set is empty. Return -1 if out of memory.
         """

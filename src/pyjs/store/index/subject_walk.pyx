@@ -1,9 +1,9 @@
 """The subjects that match a filter, found and returned in steps while the store changes.
 
-Each pattern is looked up in the trie of subjects, with a bounded number of lookups. A pattern that needs more is
-broad: `look` compares every subject with it, some in each call. The walk stores each subject's id and generation (new
-when an id is reused), so a subject that loses its last message meanwhile is left out. This module knows nothing of
-its callers.
+Each pattern is looked up in the trie of subjects, with a bounded number of lookups. A pattern that needs more lookups
+is broad: `look` compares every subject with it, some subjects in each call. The walk stores each subject's id and
+generation (a reused id has a new generation), so a subject that loses its last message meanwhile is left out. This
+module knows nothing of its callers.
 
 Compiled, because a stream may have millions of subjects (measured in benchmarks/: scaling, subjects).
 """
@@ -107,7 +107,7 @@ cdef class SubjectWalk:
             count -= 1
 
     def take(self, size_t count) -> dict:
-        """Return name -> number of messages for those of the next `count` subjects that still exist."""
+        """Return a map from the names of the next `count` subjects that still exist to their numbers of messages."""
         cdef dict counts = {}
         cdef Subject* s
         while count:

@@ -2,8 +2,8 @@
 
 This module knows nothing of files, records or consumers. Each subject with live messages has a small id (used again
 after the subject is removed) and a generation (never used again), so that a filter can cache its result per id. The
-first and last sequence are updated lazily: when that message is dropped, the sequence is only marked as stale, and
-the next query searches for the new one.
+first and last sequence are updated lazily: when the first or the last message is dropped, its sequence is only marked
+as stale, and the next query searches for the new one.
 
 A stream may have millions of subjects, so each is one block of 40 bytes plus its name. Blocks are written to
 chunks one after another; 31 bits address a block. A chunk without live blocks is freed. When a new chunk

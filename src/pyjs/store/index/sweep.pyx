@@ -1,10 +1,10 @@
 """The removal of many messages of one subject, a few thousand entries at a time.
 
-A search for each message, and `Catalogue.unlink`, take 50 ns per message together. That is too long if a roll-up
-removes a million messages in one turn. Here, one pass over some entries finds those of the subject
-(`segment_find`), a second pass marks them, and the counts change once.
+A search for one message and a call of `Catalogue.unlink` take 50 ns together. That is too long if a roll-up removes a
+million messages in one turn. Here, one pass over some entries finds those of the subject (`segment_find`), a second
+pass marks them, and the counts change only one time.
 
-This module knows nothing of files and bodies: the store that owns the catalogue handles those of the entries found.
+This module knows nothing of files and bodies: the store that owns the catalogue handles the bodies of found entries.
 Compiled, because it examines every entry of a segment (benchmarks/hostile.py: rollup-sub).
 """
 from pyjs.store.index.sequences cimport segment_mark

@@ -24,7 +24,7 @@ def removals_of(SegmentContents c not None) -> bytes:
 
 
 def message_ranges(SegmentContents c not None) -> list:
-    """Return (first, last) of each range of sequences that had a message, including removed ones."""
+    """Return (first, last) of each range of sequences with messages; removed messages count too."""
     cdef uint32_t i, begin = 0
     ranges = []
     for i in range(c.n):
@@ -104,10 +104,11 @@ def body_of(SegmentContents c not None, uint64_t seq) -> tuple:
 
 
 def live_in(SegmentContents c not None, uint64_t floor, bytes removed) -> tuple:
-    """Return (messages, bytes of subjects and bodies, messages with headers, first sequence, erased sequences).
+    """Return the numbers of a segment's live messages, and a list of the sequences of its erased messages.
 
-    Messages below `floor` or in `removed`, an ascending array of u64, are not live. The last value lists the other
-    messages that are erased.
+    The numbers are the count of live messages, the bytes of their subjects and bodies, the count of those with
+    headers, and the first live sequence. Messages below `floor` or in `removed`, an ascending array of u64, are not
+    live, and are not listed as erased.
     """
     cdef const uint64_t* seqs = <const uint64_t*> <const char*> removed
     cdef size_t n = len(removed) // 8

@@ -1,4 +1,4 @@
-"""Marks: the entry of its log that a replicated stream applied last, stored together with the entry's effects."""
+"""Marks, which name the last entry that a replicated stream has applied, and are stored with the entry's effects."""
 from libc.stdint cimport int64_t, uint64_t
 
 cdef enum:
@@ -6,7 +6,7 @@ cdef enum:
     MARK_SIZE_MAX = 442         # the same with clock steps
 
 cdef class EntryMark:
-    """The mark of an entry: the records before the mark have the effects of all entries up to this entry."""
+    """The mark of an entry; the records before the mark have the effects of all entries up to this one."""
     cdef readonly uint64_t index, term
     cdef readonly int64_t ns            # ns since the epoch, time of the entry
     cdef readonly uint64_t group        # identity of the group of replicas whose log has the entry

@@ -1,10 +1,11 @@
-"""Marks: the entry of its log that a replicated stream applied last, stored together with the entry's effects.
+"""Marks, which name the last entry that a replicated stream has applied, and are stored with the entry's effects.
 
-A mark follows first_seq and last_ts in a STATE record: term, index and time of the entry, the identity of the group
-that has the log, the time from which message ids count, the last message id, and steps of the clock that matter for
-the ids (clock_steps.pyx). The records before the mark have the effects of every entry up to this one. After a crash,
-later entries are applied again, so no part of one may be left: `cut_steps` removes everything after the last mark. A
-mark of another group is ignored: the stream was replicated before, and messages stored since then are kept.
+A mark follows first_seq and last_ts in a STATE record. It has the term, index and time of the entry, the identity of
+the group that has the log, the time from which message ids count, the last message id, and the steps of the clock
+that matter for the ids (clock_steps.pyx). The records before the mark have the effects of every entry up to this one.
+After a crash, later entries are applied again, so no part of their effects may be left: `cut_steps` removes
+everything after the last mark. A mark of another group is ignored: the stream was replicated before, and messages
+stored since then are kept.
 
 Invariant of a replicated stream: in each segment a mark precedes the first message, and a segment is sealed only
 after a mark that covers all of its records.
@@ -61,7 +62,7 @@ def read_mark(bytes state not None) -> EntryMark:
     """Return the mark in the body of a STATE record that has one.
 
     Raises:
-        ValueError: its clock steps are not those of any entries.
+        ValueError: the clock steps in the mark are invalid.
     """
     term, index, ns, group, ids_from = _NUMBERS.unpack_from(state, STATE_SIZE)
     rest, steps = state[STATE_SIZE + FIXED_SIZE:], b""
@@ -73,7 +74,9 @@ def read_mark(bytes state not None) -> EntryMark:
 
 
 def cut_steps(SegmentFiles files not None, uint64_t group):
-    """Remove everything after the last mark of `group`, or nothing if there is none. Each step reads one segment.
+    """Remove everything after the last mark of `group`; if there is no such mark, remove nothing.
+
+    Each step reads one segment.
 
     Return the mark or None, the numbers of the segments that were cut or removed, and the sequences of messages whose
     recorded erasure was cut off: their bytes may be overwritten already.
@@ -110,7 +113,7 @@ def cut_steps(SegmentFiles files not None, uint64_t group):
 
 
 cdef set _erasures(SegmentContents c):
-    """Return the sequences of erased messages according to the records of a segment."""
+    """Return the sequences of the messages that the records of a segment name as erased."""
     cdef uint32_t i
     cdef set found = set()
     for i in range(c.n_removals):
@@ -143,7 +146,7 @@ def _read(SegmentFiles files, path, number):
 
 
 def _remove(SegmentFiles files, list segments) -> None:
-    """Remove `segments`, pairs of a path and a number of messages, which have no valid mark."""
+    """Remove segments without a valid mark; `segments` has the path and the number of messages of each."""
     for path, messages in segments:
         if messages:
             files.log.warn(f"{path} is removed: what is in it is applied again, since no mark covers it")

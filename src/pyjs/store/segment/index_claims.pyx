@@ -1,4 +1,4 @@
-"""Verification of an index file by the records of its segment other than messages (STATE, DELETES, META, FOOTER).
+"""Verification of an index file by the records between the messages of its segment (STATE, DELETES, META, FOOTER).
 
 An index file that another program or a fault has written may have a valid checksum and still differ from its
 segment. So a recovery verifies everything in it that could remove messages: sequences without a message,
@@ -157,9 +157,9 @@ cdef bint alike(SegmentContents known, SegmentContents c, uint32_t n) noexcept:
 def lost_removals(SegmentContents known not None, SegmentContents c not None) -> list | None:
     """Return the removals (with ERASED_BIT) that the index file `known` has and its damaged segment `c` lacks.
 
-    The list is empty if the index file has only a higher first_seq. Return None if it has no more than the segment,
-    or if it is not of this segment: it has other messages, or more removals than the damaged bytes can have recorded.
-    The segment may have grown since the index file was written.
+    The list is empty if the index file has only a higher first_seq. Return None if the index file has nothing more
+    than the segment. Return None too if the index file belongs to another segment: it has other messages, or more
+    removals than the damaged bytes can have recorded. The segment may have grown since the index file was written.
     """
     cdef uint64_t size
     if c.lost_bytes == 0 or c.base_seq != known.base_seq or not alike(known, c, min(c.n, known.n)):

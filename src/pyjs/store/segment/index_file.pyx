@@ -4,11 +4,12 @@
 
 Numbers are little-endian; every part begins at a multiple of 8, so that numpy and Arrow can map it. An index file is
 a cache: all of it is also in the segment. If the index file is missing, damaged or does not match the segment, the
-segment is read instead. It matches if stream and base sequence equal those in the segment's header, and it has the
-right size of the segment and checksum of its last record (by the chain, this checksum covers all records). The FOOTER
-of a sealed segment must agree too.
+segment is read instead. The index file matches if it has the stream and base sequence in the segment's header, the
+size of the segment, and the checksum of the segment's last record. By the chain, this checksum covers all records.
+The FOOTER of a sealed segment must agree too.
 
-In an encrypted stream, the whole index follows an outer header, encrypted; it is read into memory:
+In an encrypted stream, the whole index is encrypted, and follows an outer header. The file is then not mapped, but
+read into memory:
 
     file   = "PYJSIDX\n"  1 u32  algorithm u32  nonce (16)  index, encrypted
 
@@ -425,8 +426,8 @@ cdef class FullSegment:
     cdef SegmentContents contents(self, const char* file, size_t size, char* room):
         """Return the contents of the segment whose image is at `file`, from the entries if possible, else by a scan.
 
-        The entries are copied to `room`, their place in the index file; this memory must stay as long as the
-        contents.
+        The entries are copied to `room`, their place in the index file; this memory must not be freed before the
+        contents are.
 
         Raises:
             IndexUnusable: the segment is damaged or incomplete, or has wide gaps.

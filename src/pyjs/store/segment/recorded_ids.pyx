@@ -28,9 +28,10 @@ def kept_path(str path) -> str:
 
 
 def headers_steps(SegmentFiles files not None, int64_t from_ns):
-    """Yield after each file; return (sequence, time, headers) of the messages with headers since `from_ns`, in order.
+    """Yield after each file; return (sequence, time, headers) of each message that was stored since `from_ns`.
 
-    Erased messages are not included. Remove `.ids` files that have no such messages or cannot be read.
+    The messages are in ascending order. Messages without headers and erased ones are not included. Remove `.ids`
+    files that have no such messages or cannot be read.
     """
     names = [name for name in files.disk.list_dir(files.directory)
              if is_segment(name) or (name.endswith(KEPT) and is_segment(f"{name[:-4]}.seg"))]
@@ -55,9 +56,9 @@ def headers_steps(SegmentFiles files not None, int64_t from_ns):
 
 
 cdef tuple _read(SegmentFiles files, str path, int64_t from_ns):
-    """Return a list of (sequence, time, headers) from one file, or None, and the time of its last message.
+    """Return a list of (sequence, time, headers) from one file, and the time of the last message in the file.
 
-    Return (None, 0) if the file is unreadable.
+    The list is None if all messages are older than `from_ns`. Return (None, 0) if the file is unreadable.
     """
     cdef SegmentContents c
     try:

@@ -1,4 +1,4 @@
-"""Recovery: reads the segments of a directory when a store is opened."""
+"""Recovery, which reads the segments of a directory when a store is opened."""
 from libc.stdint cimport uint32_t, uint64_t
 
 from pyjs.store.segment.contents cimport SegmentContents

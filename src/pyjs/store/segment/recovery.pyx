@@ -1,4 +1,4 @@
-"""Recovery: reads the segments of a directory when a store is opened.
+"""Recovery, which reads the segments of a directory when a store is opened.
 
 The contents of a segment come from its index file if that matches, otherwise from a scan of its records. So
 after a clean stop no records are read, and after a kill only those of the open segment. Both ways give the
@@ -98,7 +98,7 @@ cdef class Recovery:
         self.damaged_paths = []
 
     def steps(self):
-        """Yield each segment of the directory, oldest first, as a RecoveredSegment, and None after other steps.
+        """Yield each segment of the directory as a RecoveredSegment, oldest first; yield None after other steps.
 
         Raises, at any step:
             OSError, UnknownFormat, Locked, MemoryError: the files cannot be read.
@@ -124,9 +124,9 @@ cdef class Recovery:
 
     # -- files -------------------------------------------------------------------------------------------------
     def _expect_tail(self, names) -> None:
-        """If the segment of the stored index file is not in `names`, write that file, so that the loss is counted.
+        """If the segment of the stored index file is missing in `names`, write the index file to the directory.
 
-        The name of the index file is then added to `names`.
+        Then add the name of the index file to `names`, so that the loss of the segment is counted.
         """
         if self.stored_tail is not None:
             stem = f"{self.stored_tail[0]:08d}"
@@ -339,7 +339,7 @@ cdef class Recovery:
         return True
 
     def _restore_removals(self, path, SegmentContents c, SegmentContents known) -> bool:
-        """Take the removals whose records are damaged from the index file; return whether there are any.
+        """Take from the index file those removals whose records are damaged; return whether there are any.
 
         The index file stays: the next start needs it if the server is killed before the removals are recorded again.
         """

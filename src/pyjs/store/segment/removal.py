@@ -29,7 +29,7 @@ class SegmentRemoval:
     def __call__(self) -> OSError | None:
         """Delete or rename the segments, and delete their index files.
 
-        Return the error of the sync of their directory, or None. Other errors are only logged.
+        Then sync their directory. If this sync fails, return its error, else None. Other errors are only logged.
         """
         for path in self._paths:
             remove_file(self._disk, self._log, index_path(path))

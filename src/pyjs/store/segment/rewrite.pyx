@@ -5,12 +5,12 @@ messages, removals that are still needed for other segments, first_seq and time.
 renamed over the old one when the removals of the dead messages are durable. Invariant: one complete file
 exists at any time. A compaction leaves a damaged segment unchanged.
 
-A repair gets records that replace the damaged ones (`restored`); it fails if it lacks one for a live message. It
+A repair gets records that replace the damaged ones (`restored`), and fails if there is none for a live message. It
 also copies removed messages, whose ids may still count, and keeps all removals.
 
 This module does not use stores: store/file chooses segments and replaces the files. The job runs without the GIL, in
-any thread. Compiled, because it copies and seals every live record (measured by benchmarks/store_start.py reads the
-rewritten files).
+any thread. Compiled, because it copies and seals every live record (benchmarks/store_start.py reads the rewritten
+files).
 """
 from cpython.buffer cimport PyBUF_READ
 from cpython.memoryview cimport PyMemoryView_FromMemory
@@ -155,7 +155,7 @@ cdef class SegmentRewrite:
         return self.restored is not None
 
     cdef object read(self):
-        """Return the plain image of the old file; for the repair of a missing or unreadable file, one zero byte."""
+        """Return the plain image of the old file, or one zero byte if a repair finds it missing or unreadable."""
         if self.restored is None:
             return whole_image(self.disk, self.path, self.key)
         try:

@@ -1,4 +1,4 @@
-"""Scan: the contents of one segment file, from its records."""
+"""Scan, which reads the records of one segment file to find the contents and the damage of the file."""
 from libc.stdint cimport uint32_t, uint64_t
 
 from pyjs.base.table cimport Table
@@ -6,7 +6,7 @@ from pyjs.store.format.record cimport RecordHeader, SegmentHeader
 from pyjs.store.segment.contents cimport SegmentContents
 
 cdef class SegmentScan:
-    """A scan of one segment file, which cannot be repeated."""
+    """A single scan of one segment file; another scan needs a new object."""
     cdef SegmentContents c              # the result
     cdef uint64_t shift    # offset of the image in its file, since torn writes end at sectors of the file
     cdef bint unread                    # the end of the file is unreadable, so damage there is not a torn write

@@ -1,4 +1,4 @@
-"""Scan: the contents of one segment file, and its damage, from its records.
+"""Scan, which reads the records of one segment file to find the contents and the damage of the file.
 
 If the checksum of a record is wrong, there are three cases:
 
@@ -110,7 +110,7 @@ cdef int told_header(SegmentHeader* header, const char* p, size_t size, uint32_t
 
 
 cdef bint sendable(const char* subject, size_t n) noexcept nogil:
-    """Return whether a protocol line can contain a subject: it is not empty and has no white space.
+    """Return whether a protocol line can contain a subject, which must not be empty or have white space.
 
     wire/parser applies the same rule, so every subject that a client can publish to can be read again.
     """
@@ -193,7 +193,7 @@ cdef class SegmentScan:
         return scan.c
 
     cdef SegmentContents without_parts(self, SegmentHeader* header):
-        """Scan again, and treat the parts of batches before their holes as damage too; return the contents."""
+        """Scan again, and count the part of a batch that precedes a hole as damage too; return the contents."""
         cdef SegmentScan scan = SegmentScan()
         scan.shift, scan.unread, scan.adrift = self.shift, self.unread, self.begun_adrift
         scan.c.problems += [each for each in self.c.problems if each[0] < SEGMENT_HEADER_SIZE]
@@ -271,10 +271,10 @@ cdef class SegmentScan:
             return self.parts.get(at, 0)
 
     cdef bint is_hole(self, size_t at, size_t end) noexcept nogil:
-        """Return whether a write to a part of `at` .. `end` is missing: that part is all zeros.
+        """Return whether the bytes from `at` to `end` have a hole, a range of zeros where a write is missing.
 
-        The part is all of it, a sector, or the page of `at` from there on: a page that the kernel wrote back before
-        the last write to the page has zeros after a record, while the next page may have bytes of that write.
+        The hole is all of these bytes, a sector of them, or the rest of the page of `at`. The rest of a page is zeros
+        if the kernel wrote the page back before the last write to it; the next page may have bytes of that write.
         """
         cdef size_t first = (at + self.shift + SECTOR_SIZE - 1) // SECTOR_SIZE * SECTOR_SIZE - self.shift
         cdef size_t page_end = ((at + self.shift) // PAGE_SIZE + 1) * PAGE_SIZE - self.shift
@@ -323,7 +323,7 @@ cdef class SegmentScan:
     cdef int put_right(self, size_t at, size_t length) noexcept nogil:
         """Correct and accept a DELETES or STATE record with one damaged byte.
 
-        Return 1 if the record was accepted; 0 if it is of another kind or was not corrected; -1 if out of
+        Return 1 if the record was accepted, 0 if it is of another kind or was not corrected, or -1 if out of
         memory. The correction is proven by 96 bits of checksums.
         """
         cdef char[MEND_SIZE_MAX] record
@@ -390,7 +390,7 @@ cdef class SegmentScan:
         return memcmp(&computed, self.p + begin, end - begin) == 0
 
     cdef size_t cut_at(self, size_t used) noexcept nogil:
-        """Return the offset at which a write with its last nonzero byte before `used` was torn, or 0 if it was not.
+        """Return the offset at which the last write was torn, or 0 if it was not; only zeros follow from `used` on.
 
         A power failure tears a write at a sector, a kill at a page. The written bytes may themselves end with
         zeros: these then reach to the end of the page, and the zeros of reserved space follow.
@@ -523,7 +523,7 @@ cdef class SegmentScan:
         return 0
 
     cdef bint follows(self, uint64_t before) noexcept nogil:
-        """Return whether the next entry can have the sequence `before`: gaps in a segment have a limited total."""
+        """Return whether the next entry can have the sequence `before`; a segment's gaps have a limited total."""
         cdef uint64_t expected = self.c.base_seq + self.c.n
         if before > SEQ_MAX:
             return False

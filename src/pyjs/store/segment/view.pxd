@@ -1,10 +1,10 @@
-"""A view: memory with the plain image of one segment file, filled when it is read."""
+"""A view, which is memory for the plain image of one segment file; each read fills the chunks that it needs."""
 from libc.stdint cimport uint32_t, uint64_t
 
 from pyjs.store.index.sequences cimport Filled
 
 cdef class ViewCache:
-    """The views of all streams of a node, under one limit of bytes."""
+    """The views of all streams of a node; one limit of bytes applies to all of them."""
     cdef public uint64_t held_max   # maximum number of filled bytes
     cdef readonly uint64_t held     # number of filled bytes
     # address of each View -> None, least recently used first; freed views are removed

@@ -1,4 +1,4 @@
-"""A view: memory with the plain image of one segment file, filled when it is read.
+"""A view, which is memory for the plain image of one segment file; each read fills the chunks that it needs.
 
 A compressed or encrypted segment cannot be mapped, so its records are read from memory that has the size of
 the image. A read fills the chunk of 64 KiB that has the record: the image (store/format/image) decrypts or

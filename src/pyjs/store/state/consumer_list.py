@@ -3,10 +3,10 @@
     consumers.a = consumers.b = entry*          entry = MARK | envelope of store/format/meta
 
 The generation of an envelope is the number of its entry; numbers are consecutive. The first entry of a file
-is its head, which has the number of entries that were written together with it. An entry that is damaged in one
-copy is read from the other copy; the mark helps to find the entry after it. If both copies have an incomplete entry
-at the end, a kill interrupted an append before the client got an answer. A number that is missing in both copies, or
-a damaged last entry in both, is damage, since that entry may have created a consumer.
+is its head, which counts the entries that were written together with it. An entry that is damaged in one copy is
+read from the other copy; the mark helps to find the entry after a damaged one. If both copies have an incomplete
+entry at the end, a kill interrupted an append before the client got an answer. But if both copies lack an entry, or
+the last entry of both is damaged, the list is damaged: that entry may have created a consumer.
 
 A list is rewritten as a whole, one copy after the other; each new copy is durable before it replaces the old
 one. If the copies have different heads, the copy with the higher head number is valid.
@@ -118,7 +118,7 @@ def list_paths(directory: str) -> list[str]:
 def put_values(
     name: str, ident: int, created_ns: int, config: dict[str, Any], state: bytes | None
 ) -> dict[str, Any]:
-    """Return an entry that creates a consumer, or updates it if there is no `state`."""
+    """Return an entry that creates a consumer; without `state`, the entry updates an existing one."""
     values = {"op": PUT, "name": name, "id": ident, "created_ns": created_ns, "config": config}
     return values if state is None else values | {"state": state}
 
@@ -165,12 +165,12 @@ def encode_list(first: int, entries: list[dict[str, Any]], key: StreamKey | None
 def load_list(
     disk: Disk, directory: str, opener: Opener, ends: tuple[int, int] | None = None
 ) -> ConsumerList:
-    """Return the consumer list of a stream; `ends` limits the number of bytes used of each copy.
+    """Return the consumer list of a stream; `ends` limits how many bytes of each copy are used.
 
     Raises:
         UnknownFormat: another version wrote an entry.
         Locked: an entry is encrypted, and `opener` cannot decrypt it.
-        OSError: neither copy can be read, or the error of a copy may be temporary.
+        OSError: neither copy can be read, or one has an error that may be temporary.
     """
     found: list[tuple[str, bytes | OSError]] = []
     for number, path in enumerate(list_paths(directory)):
@@ -218,7 +218,7 @@ def is_intact(disk: Disk, directory: str, ends: tuple[int, int], opener: Opener)
 
 
 def read_list(found: Iterable[tuple[str, bytes | OSError]], opener: Opener) -> ConsumerList:
-    """Return the list that results from both copies; `found` has the path and the bytes or the error of each.
+    """Return the list that results from both copies; `found` has the path of each copy, and its bytes or error.
 
     Raises UnknownFormat or Locked, as `load_list` does.
     """
@@ -317,7 +317,7 @@ def _merged(copies: list[Copy]) -> ConsumerList:
 
 
 def _take_entries(found: ConsumerList, base: int, entries: dict[int, dict[str, Any]]) -> None:
-    """Apply `entries` in the order of their numbers to the list, and note missing numbers as gaps."""
+    """Apply `entries` to the list in the order of their numbers, and note missing numbers as gaps."""
     due = base if base else min(entries, default=0)
     if entries and not base:  # the head is lost, and perhaps the entries that follow it
         found.gaps.append((0, due - 1))

@@ -13,11 +13,11 @@ ack floor too far, while ignoring them only causes redeliveries. A new generatio
 of the old one are removed.
 
 The first snapshot may be durable in the list of consumers before the directory exists. `append` then
-creates the directory and the first generation, without a sync. Until an envelope of this generation is intact, the
-first snapshot is the state.
+creates the directory and the first generation, without a sync. As long as no envelope of the first generation is
+intact, the snapshot in the list is the state.
 
 In an encrypted stream the envelope is encrypted with the data key, and each delta with a key of the generation.
-`load` rewrites plain files encrypted.
+`load` rewrites plain files in encrypted form.
 
 This module knows nothing of the meaning of snapshot and deltas.
 """
@@ -173,7 +173,7 @@ class ConsumerStateFile:
         """Write both files of the first generation; the sync of the log also syncs their names.
 
         Raises:
-            OSError: the first snapshot is still the state.
+            OSError: a write failed; the first snapshot is still the state.
         """
         assert self._first is not None, "a snapshot comes first"
         envelope = encode(KIND_STATE, FIRST, {"state": self._first}, self._key)
@@ -200,7 +200,7 @@ class ConsumerStateFile:
     def load(self, *, seal: bool = True) -> tuple[bytes, list[bytes], list[str]]:
         """Return (snapshot, deltas, problems) of the stored state.
 
-        Plain files of an encrypted stream are rewritten encrypted, unless `seal` is False.
+        Plain files of an encrypted stream are rewritten in encrypted form, unless `seal` is False.
 
         `append` continues after the deltas. If there are problems, the caller should call `snapshot`, which replaces
         the damaged files.
@@ -270,7 +270,7 @@ class ConsumerStateFile:
         self._remove_others()
 
     def _entry(self, delta: bytes, chain: int) -> tuple[bytes, int]:
-        """Return the log entry for a delta, and its checksum; `chain` is the checksum of the entry before it."""
+        """Return the log entry for a delta, and its checksum; `chain` is the checksum of the previous entry."""
         if self._sealer is not None:
             delta = self._sealer.seal(delta, b"")
         checksum: int = xxhash.xxh64_intdigest(len(delta).to_bytes(4, "little") + delta, chain)

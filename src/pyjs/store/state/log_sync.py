@@ -1,9 +1,9 @@
 """Consumer logs with unsynced bytes, and the jobs that sync them.
 
-This module works as the syncs of a stream's store do: `begin_sync` returns a job that any thread may run, and
-`finish_sync` handles its result. A job opens the files by path, since a log's own descriptor may be closed at any
-time; syncing a file covers writes through all descriptors. If a file is missing, a later generation that is durable
-has replaced it, or it was removed with its consumer.
+The syncs work like those of a stream's store: `begin_sync` returns a job that any thread may run, and `finish_sync`
+handles its result. A job opens the files by path, since a log's own descriptor may be closed at any time; a sync of
+a file covers the writes through all descriptors. A missing file was replaced by a later generation, which is durable,
+or was removed with its consumer.
 
 After a failed sync `is_lost` is true, and the consumer must start a new generation.
 """
@@ -57,9 +57,9 @@ class LogSyncJob:
 
 
 class LogSync:
-    """The unsynced logs of all consumers. It calls `ask` when the owner should call `begin_sync`.
+    """The unsynced logs of all consumers; `ask` is called when the owner should call `begin_sync`.
 
-    With `always`, jobs are small, since clients wait for them; otherwise one job syncs all writes of the interval.
+    With `always`, jobs are small, since clients wait for them. Otherwise one job syncs all unsynced logs.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class LogSync:
             self._ask_once()
 
     def when_synced(self, path: str, done: Done) -> None:
-        """Call `done` with None when the log's current bytes are durable, or with the error."""
+        """Call `done` with None when the log's current bytes are durable, or with the error of a failed sync."""
         self.wrote(path)
         self._waiting[path].append(done)
 
