@@ -303,7 +303,7 @@ class LatencyKeys(TypedDict, total=False):
     """The block `latency`."""
 
     sampling: int | str
-    """Percentage of requests that are measured; `headers`: those whose tracing header asks for it."""
+    """Percentage of requests that are measured, or `headers` to measure requests whose tracing header asks for it."""
     subject: str
     """The subject of the samples, in the exporting account."""
 

@@ -342,7 +342,7 @@ class MessagesCheck:
     # -- lost segments -------------------------------------------------------------------------------------
 
     def _known(self, path: str) -> SegmentContents | None:
-        """Return the contents of an intact index file of this stream at `path`, or None."""
+        """Return the contents of the index file `path`; None if it is not intact, or not one of this stream."""
         try:
             known = decode_index(index_data(self._files, path))
         except (OSError, ValueError, IndexUnusable):

@@ -46,7 +46,7 @@ class SourceConsumer(Options):
 
 
 class StreamSource(Options):
-    """The origin of a stream: its mirror, or one of its sources."""
+    """The origin of a mirror, or one of the origins of a stream with sources."""
 
     name: str = Field(default="", description="The name of the origin.")
     opt_start_seq: UInt64 = Field(default=0, description="The sequence to start at.")
@@ -181,7 +181,7 @@ class StreamConfig(Options):
 
 
 class ConsumerConfig(Options):
-    """The configuration of a consumer."""
+    """The configuration of a consumer. Durations are in ns, and times in ns since the epoch; 0 means unset."""
 
     durable_name: str = Field(
         default="",

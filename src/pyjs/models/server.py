@@ -386,7 +386,7 @@ class LatencyOptions(Options):
 
     sampling: int | str | None = Field(
         default=None,
-        description="Percentage of requests that are measured; `headers`: those whose tracing header asks for it.",
+        description="Percentage of requests that are measured, or `headers` to measure requests whose tracing header asks for it.",
     )
     subject: str | None = Field(
         default=None, description="The subject of the samples, in the exporting account."

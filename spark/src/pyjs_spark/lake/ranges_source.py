@@ -2,9 +2,9 @@
 
     stream string, low bigint, high bigint, rows bigint, lost bigint, files string (JSON, one object for each file)
 
-A row describes a written range [low, high); the commit that follows makes its files visible. One of Spark's
-own writers would first copy the messages to the JVM and encode them there, which takes three times the
-processor time. The source needs no SparkContext, so it also works over Spark Connect.
+A row describes a written range [low, high); the commit that follows makes its files visible. Spark's own
+writers are not used: they would first copy the messages to the JVM and encode them there, which takes three times
+the processor time. The source needs no SparkContext, so it also works over Spark Connect.
 """
 
 from __future__ import annotations

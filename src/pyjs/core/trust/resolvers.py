@@ -1,4 +1,4 @@
-"""Resolvers: the sources of account tokens. Their calls run in a thread."""
+"""Resolvers: the sources of account tokens. A thread calls their methods."""
 
 from __future__ import annotations
 

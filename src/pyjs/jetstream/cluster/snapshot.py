@@ -3,8 +3,8 @@
     snapshot = msgpack list: version u8 (2), index, next group, servers, removed servers, streams
     servers and removed servers in the order of their numbers, streams in the order of their groups
 
-A snapshot comes from another server or from this server's disk, in a container with a checksum. Decoding refuses
-invalid values, with the name of the field, and never returns a partial state.
+A snapshot comes from another server or from this server's disk, in a container with a checksum. Decoding never
+returns a partial state: an invalid value causes an error that names its field.
 """
 
 from __future__ import annotations

@@ -54,6 +54,14 @@ def select_start(
     return Start(min(max(seq, store.first_seq), store.last_seq + 1))
 
 
+def restart(config: ConsumerConfig, store: StreamStore) -> Start:
+    """Return the start of a consumer with `config` whose stored state cannot be read.
+
+    It begins again at the first message, or at its opt_start_seq if that is higher.
+    """
+    return Start(max(1, store.first_seq, config.opt_start_seq))
+
+
 def count(store: StreamStore, matches: StoreFilter, next_seq: int) -> Generator[None, None, Count | None]:
     """Count the matching messages subject by subject, in steps; return None if the consumer should count them.
 

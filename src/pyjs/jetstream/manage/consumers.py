@@ -26,7 +26,7 @@ from pyjs.jetstream.consumer.replay import clamp, restore
 from pyjs.jetstream.consumer.reset import reset as start_again
 from pyjs.jetstream.consumer.reset import reset_seq
 from pyjs.jetstream.consumer.resources import Resources
-from pyjs.jetstream.consumer.start import SEARCH_STEP, Start, count, select_start
+from pyjs.jetstream.consumer.start import SEARCH_STEP, Start, count, restart, select_start
 from pyjs.jetstream.dead_letters import targets
 from pyjs.jetstream.manage.persist import StoredConsumer
 from pyjs.jetstream.rules import consumer as consumer_rules
@@ -303,13 +303,13 @@ def _restored(js: JetStream, stream: Stream, stored: StoredConsumer) -> Consumer
                 _keep_state(js, consumer)
             return consumer
     consumer = _from_stored(js, stream, stored)
-    seq = max(1, stream.store.first_seq, stored.config.opt_start_seq)
+    start = restart(stored.config, stream.store)
     js.shared.log.error(
-        f"JetStream consumer '{consumer.path}' lost its state and begins again at sequence {seq},"
+        f"JetStream consumer '{consumer.path}' lost its state and begins again at sequence {start.seq},"
         f" messages that it had acknowledged are delivered again: {'; '.join(problems)}"
     )
     try:
-        consumer.begin(Start(seq))
+        consumer.begin(start)
     except (OSError, StoreFailed) as error:
         js.shared.log.error(f"JetStream consumer '{consumer.path}' state can not be written: {error}")
     return consumer

@@ -17,7 +17,7 @@ from pyjs.jetstream.config.choices import FILE
 from pyjs.jetstream.consumer import record as consumer_record
 from pyjs.jetstream.consumer.consumer import Consumer
 from pyjs.jetstream.consumer.replay import restore
-from pyjs.jetstream.consumer.start import SEARCH_STEP, Start
+from pyjs.jetstream.consumer.start import SEARCH_STEP, Start, restart
 from pyjs.jetstream.dead_letters import targets
 from pyjs.jetstream.stream.replicated import consumers as entries
 from pyjs.jetstream.stream.replicated.consumers import CommittedConsumer
@@ -82,13 +82,13 @@ class ConsumerOpener:
         try:
             ahead = restore(opened, committed.state, [bytes(committed.changes)])
         except consumer_record.BadState as error:
-            seq = max(1, self._stream.store.first_seq, committed.config.opt_start_seq)
+            start = restart(committed.config, self._stream.store)
             self._js.shared.log.error(
                 f"JetStream consumer '{opened.path}' has a state that cannot be read, and begins again at sequence"
-                f" {seq}: {error}"
+                f" {start.seq}: {error}"
             )
             opened = self._new(committed)
-            opened.begin(Start(seq), written=True)
+            opened.begin(start, written=True)
             ahead = True
         opened.acks.pending.sent_by(self._js.shared.clock.now_ns())
         opened.acks.changes.lost = ahead
@@ -202,13 +202,13 @@ def adopt_steps(
 
 
 def stored_state(stream: Stream, stored: StoredConsumer, resources: Resources) -> bytes:
-    """Return the stored state of a consumer, or one that begins at the first message if the stored one is unreadable.
+    """Return the stored state of a consumer; if that state is unreadable, return the state in which it begins again.
 
     Raises:
         BadState: the stored state is invalid.
     """
     if stored.snapshot is None:
-        return consumer_record.first_state(Start(max(1, stream.store.first_seq)))
+        return consumer_record.first_state(restart(stored.config, stream.store))
     consumer = Consumer(resources, stored.config, stored.name, stored.created_ns)
     restore(consumer, stored.snapshot, stored.deltas)
     return consumer_record.snapshot_of(consumer)

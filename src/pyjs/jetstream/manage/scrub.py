@@ -191,9 +191,9 @@ class ListStep:
         return None
 
     def apply(self) -> int:
-        """Check a suspect list again in the thread that writes it, since a concurrent write may look like damage.
+        """If the list of consumers looked damaged, check it again in the thread that writes it.
 
-        Return 0, because the problems are counted later.
+        A concurrent write can look like damage. Return 0, because the problems are counted later.
         """
         if self._is_suspect and self._js.streams.get(self._stream.name) is self._stream:
             self._check()

@@ -5,7 +5,8 @@ policy flow_control, the link subscribes to the deliver subject. States: idle (n
 waits for its answer), taking (subscribed), waiting (after an error, until the next request), probing (no answer
 arrived: the link has subscribed to the deliver subject, and the first message there causes the next request), closed.
 
-Before a request, every copy is either stored or lost, so it is known which messages the consumer will deliver again.
+When a request is sent, each message that arrived before is either stored or lost, so it is known which messages the
+consumer will deliver again.
 
 Messages are handled by durable.pyx.
 Source: nats-server's source, server/stream.go; probed on nats-server 2.15.1

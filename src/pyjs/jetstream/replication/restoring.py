@@ -118,7 +118,7 @@ def _found_steps(
     """Return the `wanted` messages from other replicas, and the number of messages that each server sent.
 
     Requests end after `size_max` bytes have arrived. Messages are returned up to the first one that did not arrive.
-    With `ids`, return messages with only the ids, for all `wanted` messages whose ids have arrived.
+    If `ids` is true, the servers send only the message ids; then all messages whose ids arrived are returned.
     """
     found: dict[int, StoredMessage] = {}
     names: Counter[str] = Counter()

@@ -154,7 +154,7 @@ cdef class Stream(Sink):
         return 1
 
     def publish_later(self, bytes subject, bytes headers, bytes body) -> None:
-        """Publish a message after the next commit, unless that commit fails to write the last message."""
+        """Publish a message after the next commit, unless that commit fails to write the message ingested last."""
         self.answers.add_message(subject, headers, body, len(body), self.store.catalogue.last_seq)
         self.staged_bytes += len(body)
 

@@ -4,8 +4,9 @@ A mailbox holds only messages to inboxes. A held message is forwarded one time t
 subscription to the inbox, and reaches no other subscription there (cluster.forwarded). It also reaches no
 subscription on this server, where subscribers and the mailboxes of other clients have received it already. If the
 other server had the subscription before the message was published, the client gets the message twice, but clients
-ignore the second answer to a request. Messages to subjects other than inboxes are lost in the meantime, as always in
-core NATS. This includes the messages of a consumer, which have the subjects of the stream; they are delivered again.
+ignore the second answer to a request. While the client reconnects, messages to other
+subjects do not reach it, as always in core NATS. Among them are deliveries of consumers, since a delivery has the
+subject of its stream; the consumer delivers these messages again.
 """
 
 from __future__ import annotations

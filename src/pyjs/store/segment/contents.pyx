@@ -139,7 +139,7 @@ cdef class SegmentContents:
         return lost
 
     cdef int reserve(self, size_t n_subjects, size_t names_size, size_t n_removals) noexcept nogil:
-        """Make room for that many subjects, bytes of names, and removals in all; return -1 if out of memory."""
+        """Make room for a total of `n_subjects`, `names_size` bytes and `n_removals`; return -1 if out of memory."""
         if grow(<void**> &self.subjects, &self.subjects_room, n_subjects, sizeof(SubjectRow)) != 0 \
                 or grow(<void**> &self.names, &self.names_room, names_size, 1) != 0:
             return -1

@@ -504,10 +504,10 @@ cdef class PendingAcks:
     # -- for recovery, reports and tests ---------------------------------------------------------------------------
 
     def restore(self, entries) -> None:
-        """Add `entries`, which are tuples in the form of `dump`, ascending by seq.
+        """Add `entries`, which are tuples as `dump` returns them, in the order of their sequences.
 
         Raises:
-            ValueError: an entry is invalid, or its sequence does not ascend.
+            ValueError: an entry is invalid, or its sequence is not higher than that of the previous entry.
         """
         cdef uint32_t i
         for seq, cseq, sent_at, count, where, due_at in entries:

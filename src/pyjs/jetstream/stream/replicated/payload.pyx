@@ -335,7 +335,7 @@ cdef const char* items_fault(const char* p, size_t n, size_t begin, size_t end, 
 
 
 cpdef str payload_fault(bytes payload):
-    """Return the fault of a payload and its offset as text, or None if the payload can be applied."""
+    """Return a text that describes the first fault of a payload, or None if the payload can be applied."""
     cdef const char* p = payload
     cdef size_t n = len(payload), at = 0
     cdef uint32_t items = 0, told = 0
