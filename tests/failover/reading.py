@@ -79,8 +79,11 @@ async def _consume_rest(link: Link, stream: str, found: Stored) -> bool:
             told = [each.headers for each in answers]
             print(f"{stream}: a pull with {pending} messages pending got {told}", file=sys.stderr)
             return False
-        found += ((stream_seq_of(each.reply), each.subject.decode(), each.payload) for each in some)
-        pending -= len(some)
+        last_seq = found[-1][0] if found else 0
+        read = [(stream_seq_of(each.reply), each.subject.decode(), each.payload) for each in some]
+        rest = [each for each in read if each[0] > last_seq]  # a new leader may deliver some messages again
+        found += rest
+        pending -= len(rest)
     await link.api(f"CONSUMER.DELETE.{stream}.{made['name']}")
     return True
 

@@ -254,11 +254,11 @@ cdef class Consumer(StreamConsumer):
     # -- requests --------------------------------------------------------------------------------------------------
 
     def on_next(self, request) -> None:
-        """Handle a pull request; the consumer may have been closed since the request arrived."""
+        """Handle a pull request; the consumer may have stopped since the request arrived."""
         if not request.reply:
             return
-        if self.life != LIVE:
-            self.refuse(request.reply, "409 Consumer Deleted")
+        if self.life != LIVE and self.requests is not None:
+            self.requests.refuse_late(request.reply)
             return
         try:
             self.request_next(request.reply, request.payload, request.headers)

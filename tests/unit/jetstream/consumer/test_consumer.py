@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.unit.jetstream.consumerfixture import ConsumerFixture
 
+from pyjs.core.sink import Request
+
 NS = 1_000_000_000
 
 
@@ -442,6 +444,21 @@ def test_deleting_a_consumer_ends_its_requests(js: ConsumerFixture) -> None:
     # then
     assert js.statuses() == ["409 Consumer Deleted"]
     assert js.error("CONSUMER.INFO.S.c") == (404, 10014, "consumer not found")
+
+
+@pytest.mark.parametrize(
+    ("reason", "answer"), [("deleted", "409 Consumer Deleted"), ("leadership", "409 Leadership Change")]
+)
+def test_a_request_that_meets_a_stopped_consumer_gets_the_reason(
+    js: ConsumerFixture, reason: str, answer: str
+) -> None:
+    js.consumer()
+    consumer = js.core()
+    consumer.stop(reason)
+
+    consumer.on_next(Request(consumer.on_next, b"$JS.API.CONSUMER.MSG.NEXT.S.c", b"in.late"))
+
+    assert js.statuses() == [answer]
 
 
 def test_a_paused_consumer_delivers_nothing_until_its_time(js: ConsumerFixture) -> None:

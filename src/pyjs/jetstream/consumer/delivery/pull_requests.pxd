@@ -66,6 +66,7 @@ cdef class PullRequests:
     cdef object events                  # advisories.ConsumerEvents
     cdef Priority priority
     cdef str group                      # the consumer's priority group; "": none
+    cdef bytes last                     # the status for requests after `end_all`
 
     cdef Outcome send(self, Msg* m, int64_t size, uint64_t unread, uint64_t ack_pending, int64_t now) noexcept nogil
     cdef bint may_have(self, Waiting* w, uint64_t unread, uint64_t ack_pending) noexcept nogil

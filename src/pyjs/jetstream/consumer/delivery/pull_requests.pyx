@@ -208,6 +208,7 @@ cdef class PullRequests:
         self.queue = WaitingQueue(max_waiting)
         self.pin = Pin()
         self.group = ""
+        self.last = LAST["deleted"]
 
     def configure(self, str policy, groups, int64_t pin_wait_ns) -> None:
         """Set the priority policy, the priority group (the first in `groups`), and the validity of a pin in ns."""
@@ -341,6 +342,7 @@ cdef class PullRequests:
         """End every request, since the consumer stops; for `reason`, see Consumer.stop."""
         cdef Waiting* w
         cdef bytes last = LAST.get(reason)
+        self.last = last or LAST["deleted"]
         while self.queue.head != NULL:
             if last is None:
                 self.end_head(b"409 Server Shutdown")
@@ -348,6 +350,10 @@ cdef class PullRequests:
             w = self.queue.head
             self.account.send(w.reply[:w.reply_len], b"", last)
             self.queue.drop_head()
+
+    def refuse_late(self, bytes reply) -> None:
+        """Answer a request that came after `end_all` with the reason for which the consumer stopped."""
+        self.account.send(reply, b"", self.last)
 
     def sweep(self, int64_t now, bint at_end, heartbeat) -> None:
         """Remove requests that expired or lost their interest, and send the heartbeats that are due.
