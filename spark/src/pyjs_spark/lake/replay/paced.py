@@ -1,4 +1,4 @@
-"""Data source `jetstream-replay`: the sink with the additional options `batch` (a number) and `rate` (rows per second).
+"""Data source `jetstream-replay`: the sink, with the additional options `batch` (a number) and `rate` (rows per s).
 
 A repeated write is recognised by the number of its batch, as in a streaming query. The task that publishes
 limits the rate, because Spark buffers thousands of rows before this task, and delivers them all at once.
