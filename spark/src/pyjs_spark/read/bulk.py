@@ -356,7 +356,7 @@ class _Read:
     def _refused(self, error: ApiError) -> None:
         """Handle an error of the server.
 
-        Depending on the error, the corresponding exception is raised, the read waits before a retry, or the read ends.
+        Depending on the error, the corresponding exception is raised, the read waits before a retry, or it ends.
         """
         self._forget()
         if error.err_code == REFUSED:
