@@ -45,8 +45,8 @@ class History:
     def complete(self, stored: dict[str, dict[str, int]], now_ns: int) -> None:
         """Determine from the stored values whether writes without an answer took effect.
 
-        `stored` has the sequence of each stored value, by register. For each register, a read at `now_ns` is added, so
-        that the final data must be explained too.
+        `stored` has the sequence of each stored value, by register. For each register, a read at `now_ns` is added,
+        so that the final data must be explained too.
         """
         kept = []
         for operation in self.operations:
