@@ -71,7 +71,7 @@ class Closings:
     # -- the end -----------------------------------------------------------------------------------------------
 
     def check_end(self, world: World, groups: Sequence[int]) -> None:
-        """Check that each group falls asleep, and that another leader is elected soon after the leader closes its group.
+        """Check that each group falls asleep, and that it soon has another leader after its leader has closed it.
 
         Raises:
             Violation: a group does not fall asleep, or no other leader is elected.

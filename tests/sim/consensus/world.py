@@ -121,7 +121,7 @@ class World:
             self.clocks.choice(list(self.nodes.values())).set_clock(self.clocks.randrange(HOUR_NS))
 
     def _calm(self) -> None:
-        """Run for CALM_STEPS steps without faults; clients publish and owners repair, except in the last 100 steps."""
+        """Run CALM_STEPS steps without faults; clients publish and owners repair, except in the last 100 steps."""
         for at in range(CALM_STEPS):
             if at < CALM_STEPS - 100:
                 self._repair(at)
@@ -266,7 +266,7 @@ class World:
         return True
 
     def _may_lose_all(self) -> bool:
-        """Return whether the power may fail on all nodes; if so, allow the loss of the entries of SYNC_STEPS steps."""
+        """Return whether the power may fail on all nodes; if so, allow the loss of entries of the last SYNC_STEPS."""
         nodes = self.nodes.values()
         is_calm = all(
             node.is_up and not node.store.is_broken and node.paused_until < self.now - SYNC_STEPS
