@@ -1,8 +1,9 @@
 """Decodes records of a stream and their entries to columns; compiled. entries.py is the same in plain Python.
 
 There are two passes over the entries of a piece. The first pass counts the entries that fit in the batch, are in
-order, lie within the data and, if requested, pass their checks. The second pass makes room for all of them in the
-columns, and copies them. Compiled, the cost is little more than that of copying the bytes (benchmarks/spark_bulk.py).
+order, lie within the data and, if requested, pass their checks. The second pass makes room for all these entries in
+the columns, and copies them. Compiled, the cost is little more than that of copying the bytes
+(benchmarks/spark_bulk.py).
 """
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
