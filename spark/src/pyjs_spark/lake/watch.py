@@ -1,4 +1,4 @@
-"""The progress of a run, in a status file. (On a terminal, Spark shows its own progress bar.)
+"""The progress of a run, in a status file. On a terminal, Spark shows its own progress bar.
 
     {"pipeline": "archive", "state": "running", "started": "...Z", "updated": "...Z", "seconds": 12.5,
      "rows": 1000000, "rows_per_s": 80000, "batches": {"done": 2, "planned": 5}, "lag": {"ORDERS": 1500000},
