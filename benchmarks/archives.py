@@ -1,10 +1,10 @@
-"""Archives: MB/s of frames, and a stream backed up by nats-server, restored here, backed up here and restored there.
+"""Archives of streams: the rate of frames, and backups of one server that the other server restores.
 
     python -m benchmarks.archives [--messages N] [--peer PATH] [--dir DIR]
 
-The first line of the output has only the rates of frames. Then each server backs the stream up and restores the
-other's archive; every message is compared (sequence, subject, headers, data, time). The processor time is the
-server's, per MB of the stream's bytes.
+The first line of the output has only the rates of frames. Then each server backs up a stream, and the other server
+restores the archive; every message is compared (sequence, subject, headers, data, time). The processor time is that
+of the server, per MB of the stream.
 
 Source: benchmarks/README.md.
 """
@@ -59,7 +59,7 @@ def frames() -> None:
 
 
 def fill(client: PlainClient, count: int) -> None:
-    """Store messages, some with headers, some deleted, and two consumers."""
+    """Store messages, some of them with headers; delete some messages, and create two consumers."""
     client.request("$JS.API.STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"], "allow_direct": True})
     reply, sent, acked = client.inbox + b".p", 0, 0
     while acked < count:
@@ -85,7 +85,7 @@ def publish(number: int, reply: bytes) -> bytes:
 
 
 def digests(client: PlainClient) -> array[int]:
-    """Return a digest of each message, with its sequence, subject, headers, data and time."""
+    """Return a digest of the sequence, subject, headers, data and time of each message."""
     found, seq = array("Q"), 1
     last = client.request("$JS.API.STREAM.INFO.S")["state"]["last_seq"]
     while seq <= last:
@@ -109,7 +109,7 @@ def digests(client: PlainClient) -> array[int]:
 
 
 def back_up(client: PlainClient) -> tuple[dict[str, Any], bytes]:
-    """Acknowledge every chunk of a backup; return the response and the archive."""
+    """Back up the stream; return the server's response and the archive."""
     chunks = client.inbox + b".c"
     asked = {"deliver_subject": chunks.decode(), "chunk_size": CHUNK_SIZE}
     answer, parts = client.request("$JS.API.STREAM.SNAPSHOT.S", asked), []
@@ -122,7 +122,7 @@ def back_up(client: PlainClient) -> tuple[dict[str, Any], bytes]:
 
 
 def restore(client: PlainClient, answer: dict[str, Any], data: bytes) -> None:
-    """Restore an archive; up to sixteen chunks are unacknowledged."""
+    """Restore an archive; at most sixteen chunks are unacknowledged at a time."""
     body = {"config": answer["config"], "state": answer["state"]}
     subject = client.request("$JS.API.STREAM.RESTORE.S", body)["deliver_subject"].encode()
     pieces = [data[at : at + CHUNK_SIZE] for at in range(0, len(data), CHUNK_SIZE)]

@@ -9,7 +9,7 @@ many         20,000 streams of one message: disk, start, the time SIGTERM takes
 descriptors  2,000 streams, and one of 20 GB, with 256 descriptors: each stream is written to and read from
 subjects     a million subjects of one message each, in a file and in a memory stream: the memory that each takes
 
-`--scale 0.1` uses a tenth of these numbers. Exits with 1 when a server gave a wrong answer.
+`--scale 0.1` uses a tenth of these numbers. The exit code is 1 if a server gave a wrong answer.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Run:
         self.note(f"{name}: its longest wait, ms", quiet.result["max"])
 
     def restart(self, how: str, kill: bool = False) -> None:
-        """Restart the server on the same store, and measure it."""
+        """Restart the server on the same store; record how long its start and its stop take."""
         self.client.close()
         self.note(f"start after {how}, s", self.server.restart(kill=kill))
         if not kill:
@@ -79,7 +79,7 @@ class Run:
 
     @contextmanager
     def publishing(self, rate: int) -> Iterator[None]:
-        """Publish `rate` messages per second (0: without a limit) during the measurement."""
+        """Publish `rate` messages per second in the `with` block; 0 means without a limit."""
         words = ["--port", str(self.server.port), "--msgs", str(LOAD_MSGS), "--keep", "--rate", str(rate)]
         driver = subprocess.Popen([str(self.driver.binary), "jspub", *words], stdout=subprocess.DEVNULL)
         try:
@@ -213,7 +213,7 @@ def subjects(run: Run) -> None:
 
 
 def subject_name(number: int) -> bytes:
-    """Return a subject of about 20 bytes; there are a thousand groups."""
+    """Return a subject of about 20 bytes, in one of a thousand groups."""
     return b"s.%d.member-%08d" % (number % 1_000, number)
 
 

@@ -4,7 +4,7 @@
 
 Each measurement has a fresh server that first stores the stream; within a round the modes alternate. The receiver is
 the native driver, which does little more than compare payloads. The figure is the server's processor time in seconds
-per million messages; the ratio is that of nats-server's pull delivery (ack none) to ours within a round.
+per million messages. The ratio compares nats-server's pull delivery (ack none) with ours in the same round.
 """
 
 from __future__ import annotations

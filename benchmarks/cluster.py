@@ -2,9 +2,9 @@
 
     python benchmarks/cluster.py [--rounds N] [--msgs N] [--only ROW]
 
-Core rows: a client of one server publishes, clients of another receive. Rows r3-: a stream with three replicas; the
-driver checks that every message was acknowledged and that the stream has each of them once. Rounds alternate between
-the two. The processor time is that of all three servers.
+In a core row, a client of one server publishes, and clients of another server receive. A row r3-... has a stream with
+three replicas; the driver checks that every message was acknowledged, and that the stream has each message once.
+Rounds alternate between our servers and nats-server. The processor time is that of all three servers.
 """
 
 from __future__ import annotations

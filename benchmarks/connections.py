@@ -2,10 +2,10 @@
 
     python benchmarks/connections.py [--idle 10000] [--active 1000] [--seconds 5] [--only ours|peer] [--json FILE]
 
-Each server, in a fresh process, gets `--idle` clients that connect as fast as it accepts them, receive INFO and PONG,
-subscribe, and then send nothing; and `--active` clients that each send themselves one message at a time for
-`--seconds`. Then a message is sent to all of them, and they disconnect at once. Exits with 1 if a client was not
-served. Server and clients need a descriptor for each connection: `ulimit -Hn` must allow them.
+Each server runs in a fresh process. `--idle` clients connect as fast as the server accepts them, receive INFO and
+PONG, subscribe, and then send nothing. `--active` clients each send themselves one message at a time for `--seconds`.
+Then a message is sent to all clients, and all of them disconnect at once. The exit code is 1 if a client was not
+served. Server and clients need a descriptor for each connection, so `ulimit -Hn` must allow that many.
 """
 
 from __future__ import annotations

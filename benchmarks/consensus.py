@@ -3,8 +3,8 @@
     python benchmarks/consensus.py [--entries N] [--rounds N] [--directory DIR] [--json FILE]
 
 An entry is a batch of 100 messages of 168 B. Batches are passed to the receiver by a function call. Each node has a
-log that discards its entries, or with --directory the real one, written and not synced. The figure is processor time,
-the lowest of the rounds: other programs can only increase it.
+log that discards its entries. With --directory, it has the real log, which is written but not synced. The figure is
+processor time, the lowest of the rounds, since other programs can only increase it.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class NoLog:
         )  # fmt: skip
 
     def entries(self, group: int) -> list[tuple[int, int, bytes]]:
-        """Return none."""
+        """Return no entries."""
         return []
 
     def write(self, write: Write, payloads: Sequence[bytes]) -> bool:

@@ -2,10 +2,10 @@
 
     python benchmarks/copy_replica.py [--mb SIZE] [--rate N] [--only ours|peer] [--dir DIRECTORY]
 
-Three servers, a stream with two replicas and SIZE MB of messages. One client publishes at a steady rate and waits for
-each acknowledgement; after BEFORE_S the stream gets a third replica. The copy is complete when the leader reports the
-new replica as current and its server shows all messages. The publisher's waits before and during the copy are
-compared; the processor time is that of all three servers during the copy.
+Three servers have a stream with two replicas and SIZE MB of messages. One client publishes at a steady rate and waits
+for each acknowledgement; after BEFORE_S the stream gets a third replica. The copy is complete when the leader reports
+the new replica as current, and the server of this replica shows all messages. The publisher's waits before and during
+the copy are compared. The processor time is that of all three servers during the copy.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ TOKENS = DIRECTORY / "tokens"
 
 
 def config_of(row: Row) -> str:
-    """Return the configuration of a row, with the files that it needs."""
+    """Return the configuration of a row; the files that it names are made if they are missing."""
     names = {"ws_port": "{ws_port}"}
     if "{cert}" in row.config:
         cert, key = make_certificate(DIRECTORY)
@@ -46,7 +46,7 @@ def arguments_of(row: Row, server: RunningServer) -> list[str]:
 
 
 def make_operator(directory: Path) -> str:
-    """Return the configuration of an operator in `directory`; it is made if it is missing."""
+    """Return the configuration of an operator in `directory`; the operator is made if it is missing."""
     from pyjs.testing.jwt import write_example
 
     if not (directory / "server.conf").exists():

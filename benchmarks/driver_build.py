@@ -55,7 +55,7 @@ LIBRARIES = (
 
 
 def missing(arguments: tuple[str, ...]) -> str:
-    """Return the name of a library that `arguments` need but that is missing, with how to get it; or ""."""
+    """Return a text about a missing library that `arguments` need, or "" if no such library is missing."""
     for library in LIBRARIES:
         if library.needed_by & set(arguments) and not library.is_here():
             return f"the headers of {library.name} ({library.package}) are not installed"
@@ -66,7 +66,7 @@ def build_driver(binary: Path = BINARY) -> Path:
     """Compile the driver unless it is newer than its sources; return its path.
 
     Raises:
-        SystemExit: no compiler, or it refuses a file; the compiler's words are in the message.
+        SystemExit: there is no compiler, or the compiler reports an error, which is in the message.
     """
     sources = sorted(SOURCES.glob("*.[ch]"))
     if binary.exists() and binary.stat().st_mtime > max(path.stat().st_mtime for path in sources):

@@ -2,10 +2,10 @@
 
     python benchmarks/expiry.py [--only ttl|schedules] [--messages N] [--schedules N] [--load RATE] [--servers LIST]
 
-`ttl`: a million messages with random TTLs; polls of the stream show how overdue the oldest expired message is.
-`schedules`: a hundred thousand schedules at random times, while another connection publishes, after a restart that
-follows kill -9; the time of each product is compared with its schedule. The processor time is that of the server
-while messages expire or schedules fire, including the load.
+`ttl`: a million messages with random TTLs are stored; polls of the stream show how overdue the oldest expired
+message is. `schedules`: a hundred thousand schedules are stored, and the server is restarted after kill -9. Then the
+schedules fire at random times while another connection publishes; the time of each produced message is compared with
+its schedule. The processor time is that of the server while messages expire or schedules fire, including the load.
 
 Source: benchmarks/README.md.
 """

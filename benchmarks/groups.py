@@ -8,8 +8,8 @@
         lists
 
 A server is killed with SIGKILL. Leaders are counted in /jsz?raft=1 of the other servers, every LOOK_S. The size of a
-member is the memory of a replicated stream minus that of the same stream with one replica. Exits with 1 after a wrong
-answer.
+member is the memory of a replicated stream minus that of the same stream with one replica. The exit code is 1 after a
+wrong answer.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Run:
         self.note(f"{name}, CPU us each", (self.cpu_s() - cpu_s) * 1e6 / len(calls))
 
     def ask(self, calls: list[tuple[str, object]]) -> list[dict[str, Any]]:
-        """Return the answers to requests; repeat those that got none because the leader changed."""
+        """Return the answers to requests; repeat a request that gets no answer, or an error in PASSING."""
         client, left, found, first = self.client, dict(enumerate(calls)), [{} for _ in calls], self._asked
         self._asked += len(calls)
         deadline = time.monotonic() + WAIT_S
@@ -136,7 +136,7 @@ def groups(run: Run) -> None:
 
 
 def figure(server: RunningServer, name: str) -> int:
-    """Return a number of a server's /jsz, such as that of the streams that it leads."""
+    """Return a number from /jsz of a server, such as the number of streams that the server leads."""
     url = f"http://127.0.0.1:{server.http_port}/jsz?raft=1"
     with urllib.request.urlopen(url, timeout=WAIT_S) as page:
         return int(json.load(page).get(name, 0))

@@ -2,8 +2,8 @@
 
     python benchmarks/hostile.py [--only NAME ...] [--rounds N] [--servers ours,peer] [--json FILE] [--list]
 
-Each attack has a fresh process and store on each server; the first server alternates. The exit status is the number
-of attacks that our server fails (see attacks/table.py for the criteria), at most 100.
+Each attack has a fresh process and store on each server; the server that is attacked first alternates. The exit
+status is the number of attacks that our server fails (see attacks/table.py for the criteria), at most 100.
 
 Source: benchmarks/README.md.
 """

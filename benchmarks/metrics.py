@@ -2,7 +2,7 @@
 
     python benchmarks/metrics.py [--streams N] [--consumers N] [--rounds N]
 
-Measures a node in this process, without sockets. The figures are the lowest of the rounds, since other programs can
+The node is in this process, and has no sockets. The figures are the lowest of the rounds, since other programs can
 only increase them.
 """
 
@@ -19,7 +19,7 @@ from pyjs.testing import RawClient, VirtualNode
 
 
 def fill(client: RawClient, streams: int, consumers: int) -> None:
-    """Create streams with consumers, and a message in each."""
+    """Create streams, each with consumers and one message."""
 
     def ask(subject: str, body: object) -> None:
         answer = client.request(f"$JS.API.{subject}".encode(), json.dumps(body).encode())

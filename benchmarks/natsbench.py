@@ -2,8 +2,8 @@
 
     python benchmarks/natsbench.py [--rounds N] [--msgs N] [--nats PATH] [--peer PATH] [--ours "CMD"]
 
-Needs the `nats` program, named by --nats or $NATS_CLI or found in PATH. Its Go client is often slower than the
-server, so these ratios are smaller than those of run.py; both must agree on which server is faster.
+This needs the `nats` program, which --nats or $NATS_CLI names, or which is in PATH. Its Go client is often slower
+than the server, so the ratios are smaller than those of run.py; both must agree on which server is faster.
 
 Source: `nats bench --help` (pub, js pub sync|async, js fetch, js ordered).
 """

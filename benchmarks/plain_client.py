@@ -23,7 +23,7 @@ class Unexpected(Exception):
 
 
 class PlainClient:
-    """One connection. Every answer arrives below `inbox`, which is unique to it."""
+    """One connection. Every answer arrives below `inbox`, which is unique to the connection."""
 
     def __init__(self, port: int) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_S)
@@ -51,7 +51,7 @@ class PlainClient:
             pass
 
     def frames(self, count: int) -> Iterator[tuple[bytes, bytes]]:
-        """Yield (subject, or the reply subject of a delivery; body) of the next `count` messages."""
+        """Yield the next `count` messages, each as its reply subject (or its subject if it has none) and its body."""
         while count:
             frame = next(self._frames)
             if frame is not None:
@@ -101,7 +101,7 @@ class PlainClient:
     ) -> None:
         """Publish `count` messages and wait for every PubAck, at most `window` of them outstanding.
 
-        With `ids`, each message has an id that begins with it.
+        If `ids` is given, each message has an id that begins with `ids`.
         """
         payload = b"x" * size
         tail = b" %s.p %d\r\n%s\r\n" % (self.inbox, size, payload)

@@ -2,9 +2,10 @@
 
     python benchmarks/quiet.py PORT [CONNECT]    pings until standard input ends, then prints p50, p99 and max in ms
 
-p50 and p99 are those of a client that pings every INTERVAL_S whether it was answered or not: a server that is busy
-for a second delays a thousand pings, each one interval less than the previous one. A ping without an answer within
-UNANSWERED_S, or a closed connection, ends the pinging: then `served` is false, and the wait until that moment counts.
+p50 and p99 are computed as if the client sent a ping every INTERVAL_S, even while it waits for an answer. So a server
+that is busy for a second delays a thousand pings, and each of them waits one interval less than the one before it.
+The pinging ends if a ping has no answer within UNANSWERED_S, or if the connection is closed. Then `served` is false,
+and the wait until that moment counts.
 """
 
 from __future__ import annotations
@@ -81,7 +82,8 @@ def main(port: int, connect: str = CONNECT) -> None:
 def _connected(port: int, connect: str) -> tuple[socket.socket, bool]:
     """Return a connection, and whether it has logged in.
 
-    A server that is busy with earlier work may let a login wait too long: it is repeated for UNANSWERED_S.
+    The login is repeated for UNANSWERED_S, since a server that is busy with earlier work may let a login wait too
+    long.
     """
     until = time.monotonic() + UNANSWERED_S
     while True:

@@ -1,8 +1,9 @@
 """The cost of replication apart from consensus: the leader, compared with a plain stream, and a follower.
 
-One node on a virtual clock, memory and file streams, messages of 128 bytes with and without a reply, 1,000 in each
-read. Consensus is a loop that commits at once. Prints ns of CPU per message: of the leader and the plain stream for
-parse, deliver, propose, apply and commit; of the follower for apply and commit of the same entries.
+One node runs on a virtual clock. Its streams are in memory or in files; the messages have 128 bytes, with and without
+a reply subject, and each read has 1,000 of them. Consensus is a loop that commits at once. The program prints the ns
+of CPU per message. For the leader and the plain stream they include parse, deliver, propose, apply and commit; for
+the follower, apply and commit of the same entries.
 
     python -m benchmarks.replica
 """

@@ -1,7 +1,8 @@
 """The cost of replication for the leader per acknowledged message, without consensus, compared with a plain stream.
 
-One node on a virtual clock, memory and file streams, a pull consumer: batches of 500, each message acknowledged.
-Consensus is a loop that commits at once. Prints ns of CPU per message, including parsing in both cases.
+One node runs on a virtual clock, and its streams are in memory or in files. A pull consumer fetches batches of 500,
+and each message is acknowledged. Consensus is a loop that commits at once. The program prints the ns of CPU per
+message, including parsing in both cases.
 
     python -m benchmarks.replica_acks
 """

@@ -1,4 +1,4 @@
-"""The rows of the benchmark table: the work of the driver in each.
+"""The rows of the benchmark table, each with the work that the driver does for it.
 
 `msgs` is only the start of the calibration. A row with `latency` is evaluated by its p50 and p99, the others by their
 rate.

@@ -2,8 +2,9 @@
 
     python benchmarks/run.py [--quick] [--only NAME ...] [--rounds N] [--seconds S] [--json FILE]
 
-Each measurement has a fresh server process and store; within a round both servers do the same work, and the first
-server alternates. No figure is a test: the exit status is 1 only if an answer was wrong or a server failed.
+Each measurement has a fresh server process and store. Within a round both servers do the same work; the server that
+is measured first alternates. No figure is a test: the exit status is 1 only if an answer was wrong or a server
+failed.
 
 Source: benchmarks/README.md.
 """

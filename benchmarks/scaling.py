@@ -2,11 +2,11 @@
 
     python benchmarks/scaling.py [PART ...] [--scale F] [--only ours|peer] [--json FILE]
 
-Four big streams, each a part: one with 10,000 consumers, one with a million subjects, one with ten million deleted
-sequences between its first and its last message, one with ten million messages whose server is restarted (recovery).
+Each of the four parts has one big stream: with 10,000 consumers, with a million subjects, with ten million deleted
+sequences between its first and its last message, or with ten million messages whose server is restarted (recovery).
 `--scale 0.1` uses a tenth of these numbers. Each figure is one line: an operation and its duration, the server's
-processor time per message, or the longest wait of a client that only pings during the operation. Exits with 1 when a
-server gave a wrong answer.
+processor time per message, or the longest wait of a client that only pings during the operation. The exit code is 1
+if a server gave a wrong answer.
 """
 
 from __future__ import annotations

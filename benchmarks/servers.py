@@ -114,7 +114,8 @@ class RunningServer:
     def restart(self, *, kill: bool = False) -> float:
         """Stop the process and start it on the same store; return the seconds until it is ready.
 
-        The stop is by SIGKILL with `kill`, else by SIGTERM; `ending_s` is set to the seconds that it took.
+        The process is stopped by SIGKILL if `kill` is true, otherwise by SIGTERM. `ending_s` is set to the seconds
+        that the stop took.
         """
         asked = time.monotonic()
         if kill:

@@ -10,9 +10,10 @@ B), read in turn:
     spark     a sum over every column in local[2], and a copy to Parquet (snappy); processor time of all of Spark's
               processes, the JVM and the Python workers; the server's is measured separately
 
-ipc is a file of Arrow batches that is mapped and passed to Spark by a Python data source of ten lines: its cost is
-that of Spark's interface to Python, the limit of all other modes. parquet is Spark's own reader, which uses no
-Python. Each mode is read once as a warm-up; ratios are computed within a round, and their median is printed.
+ipc is a file of Arrow batches that is mapped and passed to Spark by a Python data source of ten lines. Its cost is
+that of Spark's interface to Python, which is the least that any mode with a Python data source can cost. parquet is
+Spark's own reader, which uses no Python. Each mode is read once as a warm-up; ratios are computed within a round, and
+their median is printed.
 
 Records of a stream in memory have no checksums; all modes but `bulk memory` read a stream in files.
 """
@@ -57,7 +58,10 @@ Figures = dict[str, float]  # mode -> rows for each second of processor time
 
 
 def line(number: int, reply: bytes) -> bytes:
-    """Return the publication of a message; payloads are all different, since Parquet would store equal ones once."""
+    """Return the publication of a message.
+
+    Its payload is different from all others, since Parquet would store equal payloads only once.
+    """
     payload = hashlib.blake2b(b"%d" % number).hexdigest().encode()
     return spark_client.publication(number, reply).replace(spark_client.PAYLOAD, payload)
 
@@ -326,7 +330,7 @@ def main() -> None:
 
 
 def _quiet(name: str, storage: str) -> dict[str, object]:
-    """Return a configuration with an unused subject, so that the next stream may have the real one."""
+    """Return a configuration with an unused subject, so that the next stream may have the real subject."""
     return {"name": name, "subjects": ["quiet"], "storage": storage, "allow_direct": True}
 
 

@@ -3,16 +3,17 @@
     python benchmarks/spark_client.py [--rows 1000000] [--rounds 5] [--server ours] [--json FILE]
 
 Readers of the same stream (128 B payloads, 1,000 subjects, every tenth message with headers) run in turn. Each runs
-in a separate process, whose processor time is measured, without the server's. A tenth of the rows is read first as a
-warm-up. The result is checked: the number of rows, the sum of their sequences, the bytes of their payloads.
+in a separate process; the figure is the processor time of this process, without that of the server. A tenth of the
+rows is read first as a warm-up. The number of rows, the sum of their sequences and the bytes of their payloads are
+checked.
 
     nats-py     pull consumer without acks, fetch(5000), uvloop if it is installed; columns made list by list
     pure        pyjs_spark with the decoder in plain Python
     compiled    pyjs_spark with the compiled decoder
     columns     the same without payload and headers: the cost of a schema of three columns
 
-Needs pyarrow, nats-py and, if the package is not installed, PYTHONPATH=src. The ratio is that to nats-py within a
-round; the median of the rounds is printed.
+This needs pyarrow, nats-py and, if the package is not installed, PYTHONPATH=src. The ratio compares a reader with
+nats-py in the same round; the median of the rounds is printed.
 """
 
 from __future__ import annotations
@@ -124,7 +125,7 @@ async def _nats_py(port: int, high: int) -> Found:
 
 
 def _batch(messages: list[Any]) -> pa.RecordBatch:
-    """Return the columns of nats-py's messages, built as a careful user would build them: one list for each."""
+    """Return the columns of nats-py's messages, built as a careful user would: with one list for each column."""
     metas = [message.metadata for message in messages]
     columns = {
         "stream": [STREAM] * len(messages),

@@ -2,15 +2,16 @@
 
 python benchmarks/spark_demo.py [--messages 1000000] [--master 'local[*]'] [--server "COMMAND ..."] [--json FILE]
 
-Starts a server with an empty store and a separate Spark, and does what a user would:
+The program starts a server with an empty store and a separate Spark, and does what a user would:
 
     write      a DataFrame of orders into the stream ORDERS, by the sink, exactly once
     archive    the stream into Parquet files
     windows    counts and revenue by subject and window of ten seconds into the bucket RATES, by a streaming query
     replay     the archive into the stream ORDERS_AGAIN, in order
 
-Then everything is counted and added up again: in both streams, in the files, and each window of the bucket against
-the same window computed from the files. The exit code is 0 only if all of them are equal. No files are left behind.
+Then the messages and the revenue are counted again in both streams and in the files, and each window of the bucket is
+compared with the same window computed from the files. The exit code is 0 only if there is no difference. No files are
+left behind.
 The rates come from a single run on this machine, with Spark, server and client; they are not benchmark results.
 """
 
@@ -212,7 +213,7 @@ class Demo:
 
     @property
     def client(self) -> Client:
-        """Return a working connection, a new one if needed: the server closes one that answers no pings."""
+        """Return a working connection. It may be new, since the server closes a connection that answers no pings."""
         return connected(ConnectSettings((self.servers,)))
 
     @property

@@ -3,16 +3,16 @@
     python benchmarks/spark_sink.py [--rows 500000] [--rounds 5] [--server ours] [--json FILE]
 
 Writers to the same stream (128 B payloads, 1,000 subjects, a message id each, 4,000 messages in flight) run in turn.
-Each runs in a separate process, whose processor time is measured, without the server's. A tenth of the rows is
-written first as a warm-up. The result is checked by the stream's number of messages.
+Each runs in a separate process; the figure is the processor time of this process, without that of the server. A tenth
+of the rows is written first as a warm-up. The result is checked by the stream's number of messages.
 
     nats-py     publish_async with a header Nats-Msg-Id, uvloop if it is installed; rows from to_pylist()
     pure        a write of pyjs_spark, exactly once, with the plain loop over rows
     compiled    the same with the compiled loop
     frames      the compiled loop alone: rows to publishes that are not sent
 
-Needs pyarrow, nats-py and, if the package is not installed, PYTHONPATH=src. The ratio is that to nats-py within a
-round; the median of the rounds is printed.
+This needs pyarrow, nats-py and, if the package is not installed, PYTHONPATH=src. The ratio compares a writer with
+nats-py in the same round; the median of the rounds is printed.
 """
 
 from __future__ import annotations

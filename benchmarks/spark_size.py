@@ -11,8 +11,8 @@ python benchmarks/spark_size.py [--rows 10000000] [--big 300] [--parts rows,arch
     memory   the peak of the Python workers (VmHWM, reset before each read) against arrowBatchRows
 
 The exit status is 1 if anything differs from what was published. The server is ours; the rates are for orientation
-only, since they depend on other load on the machine. Needs Spark, and PYTHONPATH=src if the package is not installed;
-`make spark-size` has both.
+only, since they depend on other load on the machine. This needs Spark, and PYTHONPATH=src if the package is not
+installed; `make spark-size` has both.
 """
 
 from __future__ import annotations
@@ -49,7 +49,10 @@ Figures = dict[str, Any]
 
 
 def hashes(count: int) -> np.ndarray:
-    """Return a number for each sequence from 1 on, which determines its subject and whether it is deleted."""
+    """Return a number for each sequence from 1 on.
+
+    The number determines the subject of the message, and whether the message is deleted.
+    """
     return (np.arange(1, count + 1, dtype=np.uint64) * np.uint64(2654435761)) & np.uint64(0xFFFFFFFF)
 
 
@@ -74,7 +77,7 @@ def line(seq: int, subject: str) -> bytes:
 
 
 def fill(port: int, count: int) -> None:
-    """Make the stream SIZE; one purge of a subject deletes messages between the others."""
+    """Make the stream SIZE; one purge of a subject deletes messages between the other messages."""
     client = PlainClient(port)
     client.request("$JS.API.STREAM.CREATE.SIZE", {"name": "SIZE", "subjects": ["size.>"]})
     numbers = hashes(count)

@@ -3,8 +3,8 @@
     python benchmarks/startup.py [--rounds N] [--peer PATH] [--ours "CMD"] [--json FILE]
 
 Bytecode is cached, as in an installation: the caller's PYTHONDONTWRITEBYTECODE is ignored.
-Rounds are interleaved: bare `python -c pass` (to its exit), nats-server, ours. The spawner is native
-(`natsload spawn`), so that no Python code runs between the clock and the server.
+In each round `python -c pass` (until its exit), nats-server and our server are started in turn. The program that
+starts them is native (`natsload spawn`), so that no Python code runs between the clock and the server.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     python benchmarks/store_start.py [--messages N] [--size BYTES] [--subjects N] [--rounds N] [--dir DIRECTORY]
 
-Every start is a fresh process that only opens the store; the files are in the page cache. The second figure is the
-cost of then loading every message and checking its checksum, the first time and the second time.
+Every start is a fresh process that only opens the store; the files are in the page cache. The other two figures are
+the cost of loading all messages and checking their checksums, the first and the second time after the start.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     python benchmarks/websocket.py [--messages N] [--rounds N] [--size BYTES]
 
-The load is prepared before the clock starts, so that the client costs little. The first server alternates; the ratio
-of medians is printed. Source: benchmarks/README.md.
+The load is prepared before the clock starts, so that the client costs little. The server that is measured first
+alternates; the ratio of medians is printed. Source: benchmarks/README.md.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def one_to_one(port: int, messages: int, size: int, compressed: bool) -> float:
 
 
 def async_publish(port: int, messages: int, size: int, compressed: bool) -> float:
-    """Return the PubAcks per second of one publisher that does not wait for each."""
+    """Return the PubAcks per second of one publisher that does not wait for each PubAck."""
     line = Line(port, compressed)
     config = b'{"name":"WS","subjects":["ws.>"],"storage":"file"}'
     line.send(CONNECT + b"SUB inbox.> 1\r\nPUB $JS.API.STREAM.DELETE.WS inbox.d 0\r\n\r\n")

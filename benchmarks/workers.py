@@ -3,8 +3,8 @@
     python benchmarks/workers.py [--rounds N] [--workers N] [--clients N] [--msgs FACTOR] [--spread]
 
 With --spread, the stream of the JetStream rows is in the last worker. The processor time is that of all processes of
-a server. The kernel assigns a connection to a worker by its address, so with few clients chance affects a round: the
-spread of the rounds is printed.
+a server. The kernel assigns a connection to a worker by its address, so that with few clients chance affects a round;
+therefore the spread of the rounds is printed.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ MILLION = 1_000_000
 
 
 def ask(victim: Victim, calls: list[bytes], window: int = 1 << 30) -> None:
-    """Send the requests from one client. The answers go to another connection, which does not matter."""
+    """Send requests from one client, at most `window` of them unanswered; count the answers, and note errors."""
     client = victim.client()
     calls = [call.replace(b" _R0.", b" %s." % client.inbox) for call in calls]
     victim.count(len(calls), client.ask(calls, window))
@@ -179,7 +179,7 @@ def erase(victim: Victim) -> None:
 
 
 def _old_subjects(victim: Victim) -> None:
-    """Fill a stream with a message for each of 20,000 subjects, then with a million messages of another one."""
+    """Fill a stream with a message for each of 20,000 subjects, then with a million messages of another subject."""
     victim.stream("OLD", ["w.>", "o"])
     client = victim.client()
     client.send(b"".join(b"PUB w.%d.x 0\r\n\r\n" % number for number in range(20_000)))

@@ -1,7 +1,7 @@
 """An attack: its name, its function, and the server that it attacks.
 
 An attack is a function that gets a Victim, misbehaves, and counts its requests and their answers. The decorator
-`attack` adds it to the list. When it returns, its clients are closed.
+`attack` adds the function to the list. When the function returns, the clients of the attack are closed.
 """
 
 from __future__ import annotations

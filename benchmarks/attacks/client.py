@@ -27,7 +27,7 @@ MESSAGES_MAX = 100_000  # the number of bodies that are kept for the attack
 
 
 class Client:
-    """One connection. Replies arrive below `inbox`, which is unique to it."""
+    """One connection. Replies arrive below `inbox`, which is unique to the connection."""
 
     def __init__(self, port: int, deadline: float, connect: bytes = CONNECT) -> None:
         self.deadline = deadline  # on the clock of time.monotonic(); no wait lasts longer

@@ -1,8 +1,8 @@
 """Measures one attack on one server: a quiet client's waits, the memory before, during and after, and the answers.
 
-The quiet client is a separate process (benchmarks/quiet.py), so that the attacker's work does not affect its figures;
-it pings from before the attack until the attacker's connections are closed. Memory is that of the process without
-pages of files.
+The quiet client is a separate process (benchmarks/quiet.py), so that the attacker's work does not affect its figures.
+It begins to ping before the attack, and ends after the attacker's connections are closed. Memory is that of the
+process without pages of files.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def _undo(attack: Attack, victim: Victim) -> None:
 
 
 def _memory_after(server: RunningServer, before_mb: float) -> float:
-    """Return the memory once it has returned to its earlier size, or after RECOVERY_S."""
+    """Wait until the memory has shrunk to its earlier size, or for RECOVERY_S; return the memory in MB."""
     deadline = time.monotonic() + RECOVERY_S
     while (now_mb := server.heap_mb()) > BACK * before_mb and time.monotonic() < deadline:
         time.sleep(0.1)

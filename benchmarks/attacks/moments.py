@@ -17,7 +17,7 @@ CONSUMER = f"$JS.API.CONSUMER.DURABLE.CREATE.{STREAM}."
 def _until(
     victim: Victim, client: Client, subject: str, done: Callable[[dict[str, dict[str, int]]], bool]
 ) -> bool:
-    """Send a request every 100 ms until the answer is as wanted; return whether it was."""
+    """Send a request every 100 ms until `done` accepts the answer; return False if the deadline passes first."""
     while time.monotonic() < victim.deadline:
         answer = client.request(subject)
         if answer is not None and "error" not in answer and done(answer):
@@ -128,7 +128,7 @@ def filter_updates(victim: Victim) -> None:
 
 
 def _delivered(victim: Victim, policy: str, msgs: int) -> tuple[Client, list[bytes]]:
-    """Create a consumer of all messages and fetch `msgs` of them without acks; return their tokens."""
+    """Create a consumer, and fetch `msgs` messages without acknowledging them; return their ack subjects."""
     client = victim.client()
     config = {"durable_name": "c", "ack_policy": policy, "max_ack_pending": -1, "ack_wait": 600_000_000_000}
     victim.demand(client, f"{CONSUMER}c", {"stream_name": STREAM, "config": config})
@@ -299,7 +299,7 @@ def mirror_crowd(victim: Victim) -> None:
 
 
 def _holes(victim: Victim) -> None:
-    """Keep every second one of 400,000 messages."""
+    """Store 400,000 messages, and remove every second message."""
     victim.fill(400_000, 2)
     client = victim.client()
     victim.demand(client, f"$JS.API.STREAM.PURGE.{STREAM}", {"filter": "load.00000001"})

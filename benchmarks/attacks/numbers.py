@@ -27,7 +27,7 @@ ONE_ANSWER_S = 2.0
 
 
 def _each(victim: Victim, calls: list[tuple[str, object]]) -> None:
-    """Send the requests one by one, each after an answer to the previous one or ONE_ANSWER_S; count the answers."""
+    """Send requests one by one, and wait up to ONE_ANSWER_S for each answer; count the answers."""
     client = victim.client()
     for subject, body in calls:
         client.deadline = time.monotonic() + ONE_ANSWER_S

@@ -22,7 +22,7 @@ class Line:
     rounds: list[dict[str, Sample]]
 
     def side(self, side: str) -> Sample | None:
-        """Return the rounds of one side as one sample: the medians of its figures, the maxima of its counts."""
+        """Return one sample for all rounds of one side, with the medians of the figures and the worst counts."""
         samples = [one[side] for one in self.rounds if side in one]
         if not samples:
             return None

@@ -51,7 +51,7 @@ class Shared:
         return self.next_ack
 
     def forgive(self, since: float) -> None:
-        """Stop expecting messages acknowledged after `since` to be stored: the power failed before a sync."""
+        """Accept that messages acknowledged after `since` are lost, because the power failed before a sync."""
         self.losses, self.is_losing = self.losses + 1, False
         ledger = self.ledger
         for message_id in [each for each, at in ledger.acked_at.items() if at > since]:
@@ -61,7 +61,7 @@ class Shared:
             del ledger.settled[seq]
 
     def acked(self, message_id: bytes, answer: Message, sent_at: float) -> int:
-        """Handle the answer to a publish; return its sequence, or 0 if the answer has none."""
+        """Handle the answer to a publish; return the sequence in the answer, or 0 if there is none."""
         if answer.is_status or not answer.payload:
             return 0
         told = json.loads(answer.payload)
@@ -91,7 +91,7 @@ async def publish_steadily(shared: Shared, every_s: float) -> None:
 
 
 async def publish_in_order(shared: Shared, name: str) -> None:
-    """Publish one message after another, each until it is acknowledged; their sequences must increase."""
+    """Publish one message after another, and repeat each until it is acknowledged; the sequences must increase."""
     number, last, at, losses = 0, 0, 0, 0
     while not shared.stop.is_set():
         number += 1
@@ -182,7 +182,7 @@ class User:
     count: int = 0
 
     async def run(self) -> None:
-        """Execute operations until the field is stopped or has enough operations."""
+        """Execute operations until the run is stopped, or all users together have executed enough."""
         at = self.number
         while not self.shared.stop.is_set() and len(self.shared.history.operations) < self.operations_max:
             link = self.shared.links[at % len(self.shared.links)]
@@ -286,7 +286,10 @@ def _named_seq(error: dict[str, object]) -> int:
 
 
 def _got(answer: Message) -> tuple[int, str] | None:
-    """Return sequence and value in an answer to MSG.GET; sequence 0: there is no message; None: no usable answer."""
+    """Return the sequence and the value in an answer to MSG.GET, or None if the answer has neither.
+
+    The sequence is 0 if the answer says that there is no message.
+    """
     if answer.is_status or not answer.payload:
         return None
     told = json.loads(answer.payload)
@@ -297,7 +300,10 @@ def _got(answer: Message) -> tuple[int, str] | None:
 
 
 def _direct(answer: Message) -> tuple[int, str] | None:
-    """Return sequence and value in an answer to a direct get."""
+    """Return the sequence and the value in an answer to a direct get, or None if the answer has neither.
+
+    The sequence is 0 if the answer says that there is no message.
+    """
     if answer.headers.startswith(b"NATS/1.0 404"):
         return 0, ""
     if answer.is_status:

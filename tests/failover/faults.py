@@ -51,7 +51,7 @@ async def isolate(trio: Trio, victim: str, _rng: random.Random) -> None:
 
 
 async def mute(trio: Trio, victim: str, rng: random.Random) -> None:
-    """Drop the packets that the server sends to the others, or those that they send to it."""
+    """Drop either all packets that the server sends to the others, or all packets that the others send to it."""
     assert trio.network is not None
     is_deaf = rng.random() < 0.5
     for other in NAMES:

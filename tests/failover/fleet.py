@@ -53,7 +53,7 @@ class Fleet:
         return [f"nats://127.0.0.1:{each.port}" for each in self.servers.values()]
 
     def add(self, *names: str) -> None:
-        """Add servers without starting them; the routes of each name all others."""
+        """Add servers without starting them; the configuration of each server has routes to all servers."""
         for name in names:
             self._routes[name] = free_port()
         for name in names:
@@ -109,7 +109,7 @@ class Fleet:
             return json.load(reply)
 
     def silences(self) -> int:
-        """Return how often a server did not hear from a running one, as on an overloaded machine."""
+        """Return how often a server heard nothing from another running server, as on an overloaded machine."""
         logs = self._directory.glob("*/log*")
         return sum(log.read_text("utf-8", "replace").count("no heartbeat for") for log in logs)
 

@@ -2,8 +2,8 @@
 
 A register is a subject of a stream (its newest message) or a whole stream (its last sequence). A write may expect a
 sequence. It is unknown whether a write without an answer took effect; since each value is written only once and
-nothing is removed, the final data shows it. It then remains to be checked whether some order of all operations, each
-between its call and its return, explains every answer (porcupine/main.go).
+nothing is removed, the final data shows it. Then porcupine/main.go checks whether some order of all operations
+explains every answer; in this order, each operation takes effect between its call and its return.
 """
 
 from __future__ import annotations
@@ -43,9 +43,10 @@ class History:
         self.examples: list[str] = []
 
     def complete(self, stored: dict[str, dict[str, int]], now_ns: int) -> None:
-        """Determine whether writes without an answer took effect, from the sequences of stored values by register.
+        """Determine from the stored values whether writes without an answer took effect.
 
-        Reads at the end are added, so that the final data must be explained too.
+        `stored` has the sequence of each stored value, by register. For each register, a read at `now_ns` is added,
+        so that the final data must be explained too.
         """
         kept = []
         for operation in self.operations:
@@ -84,7 +85,7 @@ class History:
         return True
 
     def _check_loose(self, operation: Operation, seqs: dict[str, int]) -> None:
-        """Check that a read that may be stale has found a stored value."""
+        """Check a read that may be stale: it must have found a value that is stored at the same sequence."""
         if not operation.done or operation.seq == 0:
             return
         if seqs.get(operation.value) != operation.seq:

@@ -27,7 +27,10 @@ class Judge:
         self._program = build()
 
     def judge(self, history: History, name: str) -> dict[str, Any]:
-        """Return the counts, the registers without an explanation, and the path of a history with such registers."""
+        """Return the counts, the registers without an explanation, and the path of the history.
+
+        The file at this path is removed if every register has an explanation.
+        """
         path = self._directory / f"{name}.jsonl"
         history.write(path)
         with path.open("rb") as lines:

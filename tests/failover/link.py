@@ -66,7 +66,7 @@ class Link(asyncio.Protocol):
         self.is_up = False  # whether the server has answered since the connection was made
 
     def begin(self) -> None:
-        """Connect, now and whenever the connection is lost."""
+        """Connect now, and again whenever the connection is lost."""
         self._task = asyncio.create_task(self._stay())
 
     async def end(self) -> None:
@@ -94,7 +94,7 @@ class Link(asyncio.Protocol):
         expected: int = 1,
         are_deliveries: bool = False,
     ) -> list[Message]:
-        """Return up to `expected` answers: fewer after a status, a lost connection, or the end of the wait.
+        """Return `expected` answers, or fewer if a status arrives, the connection is lost, or `wait_s` has passed.
 
         A consumer's deliveries have the subjects of the stream, so they need a subscription of their own.
         """
@@ -122,7 +122,7 @@ class Link(asyncio.Protocol):
         return gathering.messages
 
     async def api(self, name: str, body: object = None, wait_s: float = 2.0) -> dict[str, Any]:
-        """Return the answer to an API request; {} if there is none."""
+        """Return the answer to an API request, or {} if there is no answer."""
         data = b"" if body is None else json.dumps(body).encode()
         answer = await self.request(f"$JS.API.{name}".encode(), data, wait_s=wait_s)
         if answer is None or not answer.payload:

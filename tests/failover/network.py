@@ -1,8 +1,8 @@
-"""A separate network for each server: a namespace behind a bridge, so that packets between two can be dropped.
+"""A network namespace for each server, behind a bridge, so that packets between two servers can be dropped.
 
-A cut sends the packets from one server to another to an unused address. No connection is closed and no error is
-reported, as with a failed switch; a cut may affect only one direction. Clients are outside, and can reach every
-server. Needs root, and `ip` of iproute2.
+A cut changes the hardware address to which a server sends its packets for another server to an unused one. No
+connection is closed and no error is reported, as with a failed switch; a cut may affect only one direction. Clients
+are outside, and can reach every server. This module needs root, and `ip` of iproute2.
 """
 
 from __future__ import annotations

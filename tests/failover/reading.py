@@ -19,8 +19,8 @@ Stored = list[tuple[int, str, bytes]]  # seq, subject, payload
 async def messages(link: Link, stream: str, is_direct: bool = False) -> Stored:
     """Return all messages of a stream.
 
-    With `is_direct`, they are direct gets from any replica; if the cluster prefers the replica of the connected
-    server, from that one. Otherwise a consumer of the leader delivers them.
+    With `is_direct`, the messages are read with direct gets. Any replica may answer these; a cluster may prefer the
+    replica on the connected server. Without `is_direct`, a consumer of the leader delivers the messages.
     """
     return await (_direct(link, stream) if is_direct else _consumed(link, stream))
 
@@ -57,7 +57,10 @@ async def _consumer(link: Link, stream: str, first_seq: int) -> dict[str, Any]:
 
 
 async def _consumed(link: Link, stream: str) -> Stored:
-    """Return all messages that consumers deliver: a leader change may end a pull, then the next one continues."""
+    """Return all messages of a stream, which consumers deliver.
+
+    A change of the leader may end a pull. Then another consumer continues.
+    """
     found: Stored = []
     for _ in range(TRIES):
         if await _consume_rest(link, stream, found):
@@ -89,7 +92,10 @@ async def _consume_rest(link: Link, stream: str, found: Stored) -> bool:
 
 
 def values_by_register(stored: Stored, register: str = "") -> dict[str, dict[str, int]]:
-    """Return the sequences of all values by register: by subject, or under `register` for the whole stream."""
+    """Return the sequence of each value, by register.
+
+    If `register` is given, it is the register of all messages. Otherwise the register of a message is its subject.
+    """
     found: dict[str, dict[str, int]] = {}
     for seq, subject, payload in stored:
         found.setdefault(register or subject, {})[payload.decode()] = seq

@@ -1,9 +1,9 @@
 """`python -m tests.failover.rolling`: three servers are restarted one by one, or replaced, under load of nats-py.
 
-A restart stops a server with SIGTERM or in lame duck mode, starts it again, and waits for its /healthz before the
-next one. A replacement starts a server with a new name and an empty store, removes the old one from the cluster, and
-stops it when its replicas have moved; with `evacuate`, they move before it is removed. The applications must see no
-error, and every acknowledged message must be stored.
+A restart stops a server with SIGTERM or in lame duck mode, starts it again, and waits until /healthz of every server
+reports no problem. A replacement starts a server with a new name and an empty store, removes an old server from the
+cluster, and stops the old server when its replicas have moved; with `evacuate`, the replicas move before the old
+server is removed. The applications must see no error, and every acknowledged message must be stored.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class Rolling:
         fleet.remove(old)
 
     async def _told(self, link: Link, name: str, old: str) -> None:
-        """Repeat a request about a server until it succeeds."""
+        """Repeat a request about a server until the request succeeds."""
         deadline = time.monotonic() + PATIENCE_S
         told: dict[str, Any] = {}
         while not told.get("success"):

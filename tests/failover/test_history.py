@@ -11,7 +11,7 @@ from tests.failover.judge import PROGRAM, Judge
 
 
 def write(value: str, seq: int, call: int, back: int = FOREVER_NS, expect: int = UNKNOWN) -> Operation:
-    """Return a write that took effect, or one without an answer."""
+    """Return a write that took effect, or a write without an answer if `seq` is UNKNOWN."""
     done = seq != UNKNOWN
     return Operation("r", "write", call, call, value, expect, back, seq, done)
 

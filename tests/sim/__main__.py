@@ -1,4 +1,4 @@
-"""Runs seeds: `python -m tests.sim --seeds 0-9999 [--jobs 2]`, or one with its trace: `--seed 17 -v`.
+"""Runs seeds: `python -m tests.sim --seeds 0-9999 [--jobs 2]`, or one seed with its trace: `--seed 17 -v`.
 
 The exit code is 1 if a seed fails. With several jobs, each job is a separate process that writes to a file.
 """
@@ -22,7 +22,10 @@ PROGRESS_EVERY = 100
 
 
 def run_seed(seed: int, verbose: bool = False) -> tuple[int, str]:
-    """Run a seed; return the digest of its trace, and the failure with the end of the trace, or ""."""
+    """Run a seed; return the digest of its trace, and a text about its failure.
+
+    The text has the end of the trace. It is "" if the seed did not fail.
+    """
     world = World(seed, verbose)
     try:
         world.run()
@@ -35,7 +38,7 @@ def run_seed(seed: int, verbose: bool = False) -> tuple[int, str]:
 
 
 def run_seeds(seeds: range, verbose: bool, keep_going: bool) -> list[int]:
-    """Run seeds and print the progress; return the failed ones."""
+    """Run seeds and print the progress; return the seeds that failed."""
     failed: list[int] = []
     began = time.process_time()
     for count, seed in enumerate(seeds, 1):

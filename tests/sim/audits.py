@@ -1,4 +1,4 @@
-"""The comparison of one stream, as the server has it, with the model of it."""
+"""The comparison of a stream of the server with the model of this stream."""
 
 from __future__ import annotations
 

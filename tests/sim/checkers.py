@@ -6,8 +6,8 @@ A `Publish` is one message that was sent; the payload of each message has its nu
 - an acknowledged sequence is never used for another message;
 - a message id is stored once within its window;
 - a publish with an expectation succeeds only if the expectation was true.
-With `always`, and after kill -9, all promises hold. After a power cut in interval mode, `take_back` withdraws those
-of the last interval, since the server guarantees no more.
+With `always`, and after kill -9, all promises hold. After a power cut in interval mode, `take_back` withdraws the
+promises of the last interval, since the server does not guarantee these.
 
 The checks use neither the implementation of the server nor its files.
 """
@@ -193,7 +193,7 @@ class StreamModel:
                 )
 
     def _no_twin(self, publish: Publish, seq: int, now_ns: int) -> None:
-        """Check that no other message within the window has the id of an acknowledged one."""
+        """Check that no other message within the window has the id of the acknowledged message `publish`."""
         window = int(str(self.config["duplicate_window"]))
         # An id that left the window in one process stays forgotten, even if the clock of the next one is behind.
         latest_ns = max(now_ns, self.latest_ns)
@@ -272,8 +272,8 @@ class StreamModel:
     def take_back(self, since_ns: int, found_since_ns: int) -> None:
         """After a power cut, withdraw promises made after `since_ns`; unacknowledged messages may be lost.
 
-        If a start found a stream or consumer after `found_since_ns` whose creation a killed process had not finished,
-        its existence becomes unknown too.
+        The existence of a stream or consumer becomes unknown too, if its creation was not confirmed and only a start
+        later than `found_since_ns` has found it.
         """
         for publish in list(self.at.values()):
             if publish.told_ns == 0 or publish.told_ns > since_ns or publish.shaky or self.tainted:
@@ -305,7 +305,10 @@ class StreamModel:
             }
 
     def renew(self, since_ns: int) -> None:
-        """After a kill, treat answers later than `since_ns` as given now, since the next process must sync them."""
+        """After a kill, treat answers later than `since_ns` as if they were given now.
+
+        The next process must sync the data that these answers acknowledged.
+        """
         now_ns = self.moment()
         told: list[Publish | Removal] = [*self.at.values(), *self.removals]
         for each in told:
@@ -330,7 +333,7 @@ class StreamModel:
     # -- excuses -------------------------------------------------------------------------------------------
 
     def excuse(self, publish: Publish) -> str:
-        """Return why a message may be missing; "": it must be stored."""
+        """Return the reason why a message may be missing, or "" if it must be stored."""
         for removal in self.removals:
             if removal.concerns(publish):
                 return "removed"
@@ -387,7 +390,7 @@ class StreamModel:
         restarted: bool,
         power: bool,
     ) -> None:
-        """Compare the stored messages with all promises. `young`: timers have not fired yet."""
+        """Compare the stored messages with all promises; `young` means that timers have not fired yet."""
         present: dict[int, Publish] = {}
         for message in messages:
             present[message.seq] = self._recognise(message)
@@ -496,7 +499,7 @@ class StreamModel:
             demand(before.ts < after.ts or stepped, f"{self.name}: {after.seq} is older than {before.seq}")
 
     def _note_step(self, messages: list[StoredMessage], last_seq: int, now_ns: int) -> None:
-        """Record after a start whether new messages may have earlier times than stored ones."""
+        """Record after a start whether new messages may have earlier times than the stored messages."""
         is_known = bool(messages) and messages[-1].seq == last_seq  # otherwise the last message was removed
         last_ns = messages[-1].ts if is_known else self.latest_ns
         self.set_back = [seq for seq in self.set_back if seq < last_seq]

@@ -1,11 +1,11 @@
 """A disk in memory that loses unsynced data like a real one: after a power cut, all, a part or nothing of it remains.
 
 The model follows ext4 and similar file systems. A file has a page cache (which processes see, and which survives kill
--9) and a medium. Of the writes since the last sync, each page of 4 KiB has any prefix on the medium; the last write
-may be torn at a sector of 512 bytes. The size of the file is any size that it had since that sync, so bytes that were
-not written may be zeros. If a truncation did not reach the medium, later writes did not either. A directory has a
-journal: after a power cut, any prefix of the changes since its last sync remains, each change as a whole. A directory
-is reached by its name in its parent directory.
+-9) and a medium. On the medium, each page of 4 KiB has any prefix of the writes to this page since the last sync; the
+last of these writes may be torn at a sector of 512 bytes. The size of the file is any size that it had since that
+sync, so bytes that were not written may be zeros. If a truncation did not reach the medium, later writes did not
+either. A directory has a journal: after a power cut, any prefix of the changes since its last sync remains, each
+change as a whole. A directory is reached by its name in its parent directory.
 
 If a sync fails, its data is dropped: each write or page is on the medium or never will be, and the next sync
 succeeds. When the process has ended, the pages that were dropped may be read from the medium again.
@@ -94,7 +94,7 @@ class SimDisk(Disk):
             raise Crash
 
     def _check_alive(self) -> None:
-        """Raise Crash if the process has ended: compiled code may swallow the exception and continue for a while."""
+        """Raise OSError if the process has ended, since compiled code may swallow Crash and continue for a while."""
         if self.dead:
             raise OSError(errno.EIO, "the process has ended")
 

@@ -25,7 +25,7 @@ OTHERS = {
 
 
 def plan_failure(disk: SimDisk, rng: Random, nasty: Random) -> None:
-    """Let some of the next calls of a kind fail; `rng` plans as it did before there were the faults of `nasty`."""
+    """Let some of the next calls of a kind fail; `rng` makes the choices that it would make without `nasty`."""
     disk.failure = rng.choice((errno.EIO, errno.ENOSPC, errno.EMFILE))
     disk.failing = rng.choice(CHANGES)
     disk.fail_in = rng.randrange(20)

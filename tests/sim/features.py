@@ -3,9 +3,10 @@
 COUNT: each message of a subject has the sum of the previous message and its own increment. No increment counts twice.
 An acknowledged increment is stored, with the acknowledged value. Of an atomic batch, all increments count, or none.
 
-SCHED: a message produced by a schedule belongs to a schedule that was sent. It is not earlier than its schedule, nor
-than the time announced by the previous produced message. It does not follow a message that replaced or ended the
-schedule. A schedule for one time produces one message; if it was confirmed, it does so soon after its time.
+SCHED: a message produced by a schedule belongs to a schedule that was sent. The message is not earlier than its
+schedule demands, and not earlier than the previous produced message has announced. It does not follow a message that
+replaced or ended the schedule. A schedule for one time produces one message; if the schedule was confirmed, the
+message is produced soon after that time.
 
 As in checkers.py, acknowledgements of the last interval before a power cut do not count.
 """
@@ -43,7 +44,7 @@ KEYS = ("a", "b", "c")
 
 @dataclass(eq=False)
 class Sent:
-    """One publish: an increment, a schedule, or the end of one."""
+    """One publish: an increment, a schedule, or the end of a schedule."""
 
     number: int
     key: str

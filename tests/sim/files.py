@@ -1,10 +1,10 @@
 """Files and directories of a simulated disk: what processes see, what is on the medium, and the changes in between.
 
-tests/sim/disk describes the model. `lose_sync` and `evict` are what a failed sync leaves:
+tests/sim/disk describes the model. `lose_sync` and `evict` simulate a failed sync:
 
-- It loses single writes (blocks may be smaller than a page) or whole pages; the size is that of the file.
-- The pages that it lost are clean: the page cache shows them until they are evicted. After that, processes read what
-  is on the medium, so even the next process of the same machine may find less than the one before.
+- The sync loses single writes (blocks may be smaller than a page) or whole pages; the new size of the file is kept.
+- The lost pages are clean: the page cache shows them until they are evicted. After that, processes read what is on
+  the medium, so even the next process of the same machine may find less than the process before it.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class File:
                         each[page : min(end, len(each))] = data[: len(each) - page]
 
     def lose_power(self, rng: Random) -> None:
-        """Replace the contents by one of those that the medium may have after a power cut."""
+        """Replace the contents by contents that the medium may have after a power cut."""
         chance = rng.random()
         if chance < 0.35:
             self.sync()
@@ -125,7 +125,7 @@ class File:
         self.mapped = []
 
     def _mixed(self, rng: Random) -> bytearray:
-        """Return a medium to which each page was written or not, independently."""
+        """Return a possible state of the medium, to which each page was written independently of the others."""
         sizes = [len(self.medium)]  # sizes before the first change, and after each change
         for kind, at, data in self.changes:
             sizes.append(at if kind == RESIZE else max(sizes[-1], at + len(data)))
@@ -204,7 +204,7 @@ class Directory:
         _enter(self.entries, name, former, node)
 
     def sync(self, count: int | None = None) -> None:
-        """Write the first `count` changes to the medium; None: all."""
+        """Write the first `count` changes to the medium, or all changes if `count` is None."""
         for change in self.journal[:count]:
             _enter(self.medium, *change)
         self.journal = []

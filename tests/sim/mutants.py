@@ -1,4 +1,4 @@
-"""Servers with a flaw: the checkers must detect each within some seeds, which proves that they work.
+"""Servers with a flaw that the checkers must detect within some seeds, which proves that the checkers work.
 
 A mutant changes a seam: how the disk handles a sync or a name, when the syncer reports a job as done, or what a
 session passes to the node. Compiled code is not changed: for example, a stream that ignores message ids is simulated
@@ -121,21 +121,21 @@ class GenerousClient(EditingClient):
 
 
 class HastyClient(EditingClient):
-    """Changes the time of schedules for one time to a past time."""
+    """Moves the time of schedules for one time into the past."""
 
     pattern = rb"Nats-Schedule: @at \d{4}"
     replacement = b"Nats-Schedule: @at 2001"
 
 
 class DeafClient(EditingClient):
-    """Changes the time of schedules for one time to a thousand years later."""
+    """Moves the time of schedules for one time into the far future."""
 
     pattern = rb"Nats-Schedule: @at \d{4}"
     replacement = b"Nats-Schedule: @at 3001"
 
 
 class StubbornClient(EditingClient):
-    """Changes the subject in the ends of schedules. The size of the headers does not change."""
+    """Changes the subject in messages that end schedules. The size of the headers does not change."""
 
     pattern = rb"Nats-Scheduler: SCHED.at."
     replacement = b"Nats-Scheduler: SCHED.no."
@@ -170,7 +170,7 @@ class OffByOneClient(EditingClient):
 
 
 class OffByOneSubjectClient(EditingClient):
-    """Does the same for the expected last sequence of a subject."""
+    """Lowers expected last sequences of a subject by one, so that the node accepts messages that it should refuse."""
 
     pattern = rb"(Nats-Expected-Last-Subject-Sequence: )(\d+)"
     replacement = staticmethod(_one_less)
@@ -210,7 +210,7 @@ class SilentSchedules(_EditedWorld):
 
 
 class EndlessSchedules(_EditedWorld):
-    """Continues after the end of a schedule."""
+    """Continues a schedule after a message has ended it."""
 
     client_class = StubbornClient
 
@@ -251,13 +251,13 @@ class NoDedupe(_EditedWorld):
 
 
 class OffByOneCas(_EditedWorld):
-    """Compares with the sequence before the last one."""
+    """Compares an expected last sequence with the last sequence plus one."""
 
     client_class = OffByOneClient
 
 
 class OffByOneSubjectCas(_EditedWorld):
-    """Compares with the sequence before the subject's last one."""
+    """Compares an expected last sequence of a subject with the subject's last sequence plus one."""
 
     client_class = OffByOneSubjectClient
 
@@ -310,7 +310,7 @@ class NamesNotSynced(World):
 
 
 class DeafDisk(SimDisk):
-    """Drops writes of removals: those of 48 bytes plus a multiple of eight that are not at the start of a segment."""
+    """Writes zeros to a segment in place of data that begins with a DELETES record."""
 
     def write_at(self, fd: int, data: bytes | memoryview, offset: int) -> None:
         if self._path(fd).endswith(".seg") and len(data) > 4 and bytes(data[4:5]) == b"\x03":
@@ -325,7 +325,7 @@ class DeletesDropped(World):
 
 
 class UnlinkedFirstDisk(SimDisk):
-    """Removes the newest segment at a start, so that sequences are used again."""
+    """Truncates segments in a power cut although they are synced, so that sequences are used again."""
 
     def lose_power(self) -> None:
         super().lose_power()

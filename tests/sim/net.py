@@ -46,7 +46,7 @@ class SimClient:
 
 
 def matches(pattern: str, subject: str) -> bool:
-    """Return whether a subject matches; independent of the server's own code."""
+    """Return whether a subject matches a pattern, without using the server's code."""
     wanted, tokens = pattern.split("."), subject.split(".")
     if wanted[-1] == ">":
         return len(tokens) >= len(wanted) and _all_match(wanted[:-1], tokens)
@@ -224,7 +224,7 @@ class ClusterWorld:
 
 
 def play(seed: int) -> str:
-    """Return the failure of a seed; "": none."""
+    """Run one seed; return its failure, or "" if it did not fail."""
     try:
         ClusterWorld(seed).run()
     except Violated as violated:

@@ -1,7 +1,8 @@
 """One process of a server: a Node on a SimDisk, and the parts of `server/` around it, on virtual time.
 
 The Driver, the Syncer, the Upkeep and the JetStreamSwitch are the real ones. The loop is a queue and a heap. The two
-I/O threads are queues: the simulation decides when a job runs, as a whole, and when its result arrives.
+I/O threads are queues: the simulation decides when a job runs and when its result arrives. A job always runs as a
+whole.
 """
 
 from __future__ import annotations
@@ -115,7 +116,7 @@ class SimThread:
         self._jobs.append((job, done, self._clock.now_ns()))
 
     def step(self) -> None:
-        """Run a job, or deliver the result of one."""
+        """Deliver the result of a job that has run, or run a job if there is no such result."""
         if self._finished:
             self._loop.call_soon(self._finish, *self._finished.popleft())
         elif self._jobs:
@@ -192,7 +193,7 @@ class SimClient(RawClient):
         self.send(b"CONNECT " + CONNECT + b"\r\n")
 
     def send(self, data: bytes) -> None:
-        """Pass one read to the session."""
+        """Pass `data` to the session, as one read from a socket."""
         self.session.receive_data(data)
         self.process.driver.wake()
 

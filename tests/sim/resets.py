@@ -1,4 +1,6 @@
-"""Resets of consumers in a simulation: earlier deliveries and acknowledgements after a sequence no longer count.
+"""Resets of consumers in a simulation.
+
+After a reset to a sequence, earlier deliveries and acknowledgements of messages from this sequence on do not count.
 
 Only consumers of streams with limits retention are reset, since other streams remove acknowledged messages. Between
 the request and its answer, it is unknown which messages a consumer delivers again. An answered reset is durable.
@@ -52,7 +54,7 @@ def reset_consumer(world: World, at: int, model: StreamModel) -> None:
 
 
 def restart(model: StreamModel, consumer: ConsumerModel, seq: int) -> None:
-    """Expect a consumer to deliver every message from a sequence on again."""
+    """Expect a consumer to deliver again every message from a sequence on."""
     consumer.start_seq = seq
     consumer.waiting = []
     for publish in model.at.values():

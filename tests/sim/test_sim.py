@@ -1,4 +1,4 @@
-"""Seeds of the simulation: those of every run, those that once found an error; and a check for repeatability."""
+"""Runs of the first seeds of the simulation and of seeds that have found an error, and a check for repeatability."""
 
 from __future__ import annotations
 

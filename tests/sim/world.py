@@ -233,7 +233,7 @@ class World:
         self.now_ns = self.now() + self.rng.choice((0, 1, 500, 3000, -500)) * NS_PER_MS
 
     def _withdraw(self, how: str, in_call: bool) -> None:
-        """Withdraw the promises that a process or power cut has ended."""
+        """Withdraw the promises that do not hold after the end of a process (`how` is "kill") or a power cut."""
         self.ever_cut = self.ever_cut or how == "power"
         for model in self.streams.values():
             model.cut = model.cut or how == "power" or in_call

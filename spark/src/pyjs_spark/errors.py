@@ -133,8 +133,9 @@ def is_passing(error: SparkError) -> bool:
 def suggestion(name: str, known: Iterable[str], otherwise: str = "") -> str:
     """Return a hint for an unknown name.
 
-    The hint is the most similar known name, or `otherwise` if no name is similar, or else all known names. If `known`
-    is a mapping, its keys are names in lower case, and its values the names to show.
+    The hint names the most similar known name. If no name is similar, it is `otherwise`, or the list of all known
+    names if `otherwise` is empty. If `known` is a mapping, its keys are the names in lower case, and its values the
+    names to show.
     """
     shown = known if isinstance(known, Mapping) else {each.lower(): each for each in known}
     near = difflib.get_close_matches(name.lower(), shown, n=1, cutoff=0.5)

@@ -1,7 +1,8 @@
-"""The choice of decoders: the compiled ones if the package pyjs-spark-fast of the same version is installed.
+"""The choice between the compiled decoders and those in plain Python.
 
-A worker may lack that package, or have a version of it that differs from the pyjs-spark in the driver's --py-files.
-It then uses the decoders in plain Python.
+The compiled decoders are used if the package pyjs-spark-fast is installed, in the version of this package. A worker
+may lack pyjs-spark-fast, or have another version of it than that of the pyjs-spark in the driver's --py-files. Such a
+worker uses the decoders in plain Python.
 """
 
 from __future__ import annotations

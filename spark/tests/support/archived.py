@@ -27,7 +27,10 @@ def archive_here(lake: Lake | str | Path, options: Options, rows_per_file: int =
 
 
 def archive_until(lake: Lake, stream: str, servers: str, when: int, begins: Connection) -> None:
-    """Archive new messages; kill this process before it commits the part at `when`; send None at its start."""
+    """Archive new messages, and kill this process before it commits the part that begins at sequence `when`.
+
+    Before the first part, None is sent through `begins`.
+    """
     options = parse_options({"stream": stream, "servers": servers})
     ranges = lakes.plan(lake, options, 5)
 

@@ -1,8 +1,8 @@
 """The parts of a document that tests run or compare with the code: examples, commands and tables.
 
-Programs and SQL run in the shared Spark, in their order (jvm/docs/test_docs_run.py), and so do commands
+Programs and SQL run in the shared Spark, in their order (jvm/docs/test_docs_run.py). So do commands
 (jvm/docs/test_commands_run.py). Commands of `ONLY_CHECKED` and programs of `NEEDS_MORE` need what no test has; their
-parts are checked (package/test_blocks.py), and docs/tested.md lists them.
+parts are checked (package/test_blocks.py), and docs/tested.md lists these commands and programs.
 """
 
 from __future__ import annotations
@@ -50,6 +50,6 @@ def table(text: str, head: str) -> list[list[str]]:
 
 
 def quoted(cell: str) -> str:
-    """Return the text between the first backticks of a cell, or "" if it does not begin with one."""
+    """Return the text between the first two backticks of a cell, or "" if the cell does not begin with a backtick."""
     match = re.match(r"`([^`]+)`", cell)
     return match[1] if match else ""

@@ -2,8 +2,8 @@
 
     {"servers": "nats://...", "stream": "ORDERS", "remote": ""}      remote "local": over Spark Connect
 
-Prints one line of JSON: the rows of a first DataFrame, those of a streaming query, and the seconds until the first.
-It is run by test_first_use.py and imports nothing of this tree.
+The program prints one line of JSON: what a first DataFrame and a streaming query have read, and the seconds until the
+first result. test_first_use.py runs the program, which imports nothing of this tree.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import time
 
 
 def main() -> None:
-    """Read a stream, twice."""
+    """Read a stream with a batch and with a streaming query, write a message to it, and print the results."""
     begun = time.monotonic()
     said = json.loads(sys.argv[1])
     import pyjs_spark

@@ -1,4 +1,4 @@
-"""Processes to be killed, forked from one with all modules imported: a start takes milliseconds, not seconds."""
+"""Processes that tests kill; each is forked from a process with all modules, so it starts in milliseconds."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FORKS.set_forkserver_preload(
 
 
 def forked(act: Callable[..., None], *args: object) -> BaseProcess:
-    """Start a process that calls a function of a module, without the time for imports."""
+    """Start a process that calls a function of a module, and that needs no time for imports."""
     process = FORKS.Process(target=act, args=args, daemon=True)
     with pytest.MonkeyPatch.context() as patch:
         # For the process that is forked; it starts before the first of the others.

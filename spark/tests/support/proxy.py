@@ -10,9 +10,10 @@ from contextlib import suppress
 
 
 class CuttingProxy:
-    """Listens on its own port; `cuts` has the number of bytes after which each connection is cut, in order.
+    """A proxy with its own port, which cuts connections.
 
-    `said` transforms each piece of the server's bytes before the client receives it.
+    The n-th connection is cut after `cuts[n]` bytes of the server; connections without a number are not cut. `said`
+    transforms each piece of the server's bytes before the client receives it.
     """
 
     def __init__(self, port: int, cuts: list[int], said: Callable[[bytes], bytes] = bytes) -> None:
@@ -29,7 +30,7 @@ class CuttingProxy:
         return int(self._listener.getsockname()[1])
 
     def close(self) -> None:
-        """Accept no more connections; an open one continues until its client closes it."""
+        """Accept no more connections; an open connection continues until its client closes it."""
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         self._thread.join(10)

@@ -28,7 +28,7 @@ class Stored:
     flags: int = 0
 
     def record(self, before: int) -> bytes:
-        """Return the record that follows one with the checksum `before`."""
+        """Return the record of this message, chained to a record with the checksum `before`."""
         extra = bytes(16) if self.is_extended else b""
         body = extra + self.subject + self.headers + self.payload
         flags = self.flags | (1 if self.is_extended else 0)
@@ -67,7 +67,7 @@ def other(kind: int, seq: int, numbers: Iterable[int], before: int, flags: int =
 
 
 def header(base_seq: int, number: int = 1, incarnation: int = 7, version: int = 3) -> bytes:
-    """Return the header of a plain segment; readers accept only version 3."""
+    """Return the header of a plain segment of format `version`."""
     data = HEADER.pack(b"PYJSSEG\n", version, 0, 1, 0, base_seq, bytes(8), number, 0, incarnation, bytes(8))
     return data + xxh64(data, 0).to_bytes(8, "little")
 

@@ -52,7 +52,7 @@ class SchemaRegistry:
         self.port = self._server.server_port
 
     def add(self, said: dict[str, str]) -> int:
-        """Register a schema; `serialized` is the form that a real registry compiles from a protobuf schema."""
+        """Register a schema; its key `serialized` has what a real registry compiles from a protobuf schema."""
         self._schemas.append(said)
         return len(self._schemas)
 

@@ -1,7 +1,7 @@
 """An S3 server for tests: moto's HTTP server on a free port of loopback, with one bucket.
 
-It stores objects in memory and checks conditional puts as Amazon S3 does, which Delta's commits need. It is a
-separate process, since deltalake holds Python's lock while it waits for an answer.
+The server stores objects in memory. As Amazon S3 does, it checks conditional puts, which Delta's commits need. It is
+a separate process, since deltalake holds Python's lock while deltalake waits for an answer.
 """
 
 from __future__ import annotations

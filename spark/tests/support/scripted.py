@@ -8,9 +8,9 @@ from contextlib import suppress
 
 
 class ScriptedServer:
-    """Accepts one connection; `said` is sent after the first line that begins with `cue`.
+    """A server for one connection, which sends `said` after each line of the client that begins with `cue`.
 
-    In it, {inbox} is replaced by the third word of that line.
+    In `said`, {inbox} is replaced by the third word of the line.
     """
 
     def __init__(self, cue: bytes, said: bytes, *, info: bytes = b"{}", pong: bytes = b"PONG\r\n") -> None:

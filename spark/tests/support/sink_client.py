@@ -1,7 +1,7 @@
-"""A sink without Spark, to be killed: writes consecutive batches in three partitions each, as a query does.
+"""A sink without Spark, which tests kill. It writes consecutive batches of three partitions, as a query does.
 
-A file `<folder>/<batch>` is written after each batch; the next process repeats a batch without a file, as Spark does
-after a crash.
+A file `<folder>/<batch>` is written after each batch. The next process repeats each batch that has no such file, as
+Spark does after a crash.
 """
 
 from __future__ import annotations

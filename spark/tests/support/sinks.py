@@ -118,7 +118,7 @@ class Out:
         return [row["data"] for row in self.stored()]
 
     def stored_payloads(self, count: int) -> list[bytes]:
-        """Return the stored payloads when there are `count`: the last one may still be in flight."""
+        """Wait until `count` payloads are stored, and return them; the last message may still be in flight."""
         deadline = time.monotonic() + PATIENCE_S
         while len(found := self.payloads()) < count and time.monotonic() < deadline:
             pass

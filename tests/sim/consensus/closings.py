@@ -1,8 +1,8 @@
 """Replicas that close their group while the group sleeps: by their owner, by damage of the log, or by a panic.
 
 Clients and faults rest at times, so that groups fall asleep. Then the leader, sometimes a follower, closes its group
-for a while. At the end, each sleeping group loses its leader once more: another one must be elected at once, and the
-group must sleep again.
+for a while. At the end, the leader of each sleeping group closes the group again. The others must soon elect another
+leader, and the group must fall asleep again.
 """
 
 from __future__ import annotations
@@ -71,10 +71,10 @@ class Closings:
     # -- the end -----------------------------------------------------------------------------------------------
 
     def check_end(self, world: World, groups: Sequence[int]) -> None:
-        """Check that each group falls asleep, and that it has another leader at once after its leader closed it.
+        """Check that each group falls asleep, and that it soon has another leader after its leader has closed it.
 
         Raises:
-            Violation: it is not so.
+            Violation: a group does not fall asleep, or no other leader is elected.
         """
         for group in groups if self.is_on else ():
             await_sleep(world, group)
@@ -92,7 +92,7 @@ class Closings:
 
 
 def wait(world: World, steps: int, is_done: Callable[[], bool], failure: str) -> None:
-    """Step until a condition holds; fail after a number of steps."""
+    """Step until a condition holds; fail if it does not hold after `steps` steps."""
     for _ in range(steps):
         if is_done():
             return
@@ -121,7 +121,7 @@ def holds(node: SimNode, group: int) -> bool:
 
 
 def role(node: SimNode, group: int) -> int | None:
-    """Return the role of a replica according to the engine; None: it is closed."""
+    """Return the role of a replica according to the engine, or None if the replica is closed."""
     with suppress(RaftError):
         return node.consensus._engine.status(group).role
     return None

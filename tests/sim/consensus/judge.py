@@ -1,4 +1,4 @@
-"""The invariants that must hold at every time: the first report about an index counts, and later ones must agree."""
+"""The invariants that must hold at every time: all reports about an index must agree with the first report."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Violation(AssertionError):
 
 @dataclass(frozen=True)
 class State:
-    """The state of a machine: the number of its entries, their digest, and the time of the last one."""
+    """The state of a machine: the number of its entries, their digest, and the time of the last entry."""
 
     count: int = 0
     digest: int = 0
@@ -54,7 +54,7 @@ class Judge:
         self.violation = ""  # the first violation
 
     def fail(self, text: str) -> None:
-        """Record a violation, even if a guard of a machine catches the exception."""
+        """Record a violation, and raise it; it stays recorded if a guard of a machine catches the exception."""
         self.violation = self.violation or text
         raise Violation(text)
 

@@ -45,7 +45,10 @@ class Files:
         return "lost" if self.is_damaged else ""
 
     def written(self, write: Write, payloads: Sequence[bytes]) -> Files:
-        """Return the state after storing a vote, and entries in place of those from their index on."""
+        """Return the state after a write of a vote and of entries.
+
+        The new entries replace all stored entries from the index of the first new entry on.
+        """
         rows = self.rows
         if write.entries:
             assert self.start < write.first <= self.start + len(rows) + 1, (self.start, write.first)
@@ -54,12 +57,12 @@ class Files:
         return replace(self, hard=write.hard or self.hard, rows=rows)
 
     def beginning(self, index: int, term: int, conf: Members, state: bytes) -> Files:
-        """Return the state with another start; the entries after it remain if they follow it."""
+        """Return the state with another start; the entries after `index` remain if the log has `term` at `index`."""
         kept = self.rows[index - self.start :] if self.term_at(index) == term else ()
         return replace(self, start=index, start_term=term, conf=Membership.of(conf), state=state, rows=kept)
 
     def term_at(self, index: int) -> int:
-        """Return the term of an index; 0: the log does not have it."""
+        """Return the term of the entry at an index, or 0 if the log does not have this entry."""
         at = index - self.start - 1
         if at == -1:
             return self.start_term

@@ -1,6 +1,7 @@
 """Membership changes in the simulation: replicas that lost their log are replaced, and others are added and removed.
 
-It acts as the owner of the groups: with the state of all nodes, it requests one change at a time from the leader.
+This module acts as the owner of the groups: it knows the state of all nodes, and requests one change at a time from
+the leader.
 """
 
 from __future__ import annotations
@@ -18,7 +19,10 @@ Changes = list[tuple[int, int]]
 
 
 def change(rng: Random, nodes: Sequence[SimNode], group: int, *, repair: bool) -> bool:
-    """Begin a change of a group if a leader accepts it; with `repair`, only one that restores three intact voters."""
+    """Begin a change of a group's members, and return whether a leader accepted it.
+
+    With `repair`, only a change that leads to three intact voters is requested.
+    """
     leader = next((node for node in nodes if node.leads(group)), None)
     if leader is None:
         return False

@@ -1,4 +1,4 @@
-"""Nodes with a flaw that the judge must detect within some seeds, which proves that it works."""
+"""Nodes with a flaw that the judge must detect within some seeds, which proves that the judge works."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class HastyDurability(Durability):
 
 
 class HastyConsensus(Consensus):
-    """Reports to its peers that it has an entry or a vote before that is durable."""
+    """Reports an entry or a vote to its peers before the entry or vote is durable."""
 
     durability_class = HastyDurability
 
@@ -148,7 +148,7 @@ MUTANTS: dict[str, type[SimNode]] = {
 
 
 def world_of(name: str) -> type[World]:
-    """Return a world with power cuts, whose nodes have this flaw, and with the storms or reads that reveal it."""
+    """Return a class of worlds whose nodes have this flaw, with the power cuts, storms or reads that reveal it."""
     loses = name in ("votes in doubt", "comes back as the same peer")
     settings = {
         "has_changes": False,

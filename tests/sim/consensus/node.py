@@ -238,14 +238,15 @@ class SimNode:
             self._open(group, Conf())
 
     def peer(self, group: int) -> int:
-        """Return the peer of a group on this node; 0 if no process runs."""
+        """Return the peer of a group on this node, or 0 if no process runs or the node has no such peer."""
         stored = self.log.groups.get(group) if self.is_up else None
         return 0 if stored is None else int(stored.peer)
 
     def durable_end(self) -> tuple[int, int]:
         """Return a position in the log up to which the log itself proves that everything is durable.
 
-        A claim counts once it is written: a broken disk has no such position.
+        The proof is a claim in the log, which counts only after it is written. So the result is (0, 0) if the disk is
+        broken.
         """
         end = (0, 0)
         for last, place in () if self.store.is_broken else self.marks:
@@ -370,5 +371,5 @@ class SimNode:
 
 
 def voters(count: int) -> Conf:
-    """Return a group of the first `count` nodes."""
+    """Return the configuration of a group whose voters are on the first `count` nodes."""
     return Conf([peer_id(number) for number in range(1, count + 1)])

@@ -121,14 +121,14 @@ class World:
             self.clocks.choice(list(self.nodes.values())).set_clock(self.clocks.randrange(HOUR_NS))
 
     def _calm(self) -> None:
-        """Stop all faults."""
+        """Run CALM_STEPS steps without faults; clients publish and owners repair, except in the last 100 steps."""
         for at in range(CALM_STEPS):
             if at < CALM_STEPS - 100:
                 self._repair(at)
             self.step()
 
     def _accept_losses(self) -> None:
-        """If a group waits for it, let an operator accept the loss of entries that only lost replicas may have."""
+        """If a group has no leader, let an operator accept the loss of entries that only lost replicas may have."""
         if all(any(node.leads(group) for node in self.nodes.values()) for group in GROUPS):
             return
         for _ in range(MISSING_STEPS):
@@ -251,7 +251,10 @@ class World:
             node.deaf = set()
 
     def may_lose(self, node: SimNode, *, by_power: bool = False) -> bool:
-        """Choose a node to lose data, unless another one was chosen before."""
+        """Return whether a node may lose data; if no node is chosen for this yet, choose the given one.
+
+        A power cut is always allowed if the nodes sync before they acknowledge, since then it loses nothing.
+        """
         if by_power and not self.is_early:
             return True
         if self.lossy not in (0, node.number):
@@ -263,7 +266,7 @@ class World:
         return True
 
     def _may_lose_all(self) -> bool:
-        """Prepare a power cut of all nodes: everything older than the interval and a sync must survive."""
+        """Return whether the power may fail on all nodes; if so, allow the loss of entries of the last SYNC_STEPS."""
         nodes = self.nodes.values()
         is_calm = all(
             node.is_up and not node.store.is_broken and node.paused_until < self.now - SYNC_STEPS

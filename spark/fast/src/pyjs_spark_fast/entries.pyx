@@ -1,8 +1,9 @@
 """Decodes records of a stream and their entries to columns; compiled. entries.py is the same in plain Python.
 
-There are two passes over the entries of a piece. The first determines how many fit, are in order, lie within the data
-and, if requested, pass their checks; the second copies them into columns with enough room for all. Compiled, the cost
-is little more than that of copying the bytes (benchmarks/spark_bulk.py).
+There are two passes over the entries of a piece. The first pass counts the entries that fit in the batch, are in
+order, lie within the data and, if requested, pass their checks. The second pass makes room for all these entries in
+the columns, and copies them. Compiled, the cost is little more than that of copying the bytes
+(benchmarks/spark_bulk.py).
 """
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
@@ -64,8 +65,8 @@ def xxh64(data, uint64_t seed):
 def walk(data, Py_ssize_t at, uint64_t chain, uint64_t next_seq, uint64_t gaps_max):
     """Read messages from offset `at` on, up to the first record that is not an ordinary message.
 
-    Return the offset of the end, the checksum before it, and the entries of the messages. `next_seq` is the lowest
-    permitted sequence; at most `gaps_max` sequences may be skipped in total.
+    Return the offset of this record, the checksum of the message before it, and the entries of the messages.
+    `next_seq` is the lowest permitted sequence; at most `gaps_max` sequences may be skipped in total.
     """
     cdef View view = View(data)
     cdef const char* p = view.data()
@@ -106,7 +107,7 @@ cdef enum:
 
 
 cdef bint is_whole(const char* p, Py_ssize_t length, uint64_t before) noexcept nogil:
-    """Whether the record at `p` is as it was written, after one with the checksum `before`."""
+    """Whether the record at `p` is undamaged, and follows a record with the checksum `before`."""
     cdef uint64_t own, stored = 0
     cdef uint32_t check = 0, half
     memcpy(&check, p + CHECK_AT, 4)
@@ -186,7 +187,7 @@ cdef class Decoder(Columns):
 
     cdef Py_ssize_t _fitting(self, const char* first, Py_ssize_t count, const char* records, Py_ssize_t size,
                              int64_t base, int check, bint has_data) noexcept nogil:
-        """Return how many of `count` entries become rows; `state` is the reason for the end."""
+        """Return how many of `count` entries become rows; set `state` to the reason why no more entries do."""
         cdef Entry entry
         cdef Py_ssize_t at, total = self.size, length
         cdef int64_t last_seq = self.last_seq, place, behind = base + (CHECKSUM_SIZE if check == CHAINED else 0)

@@ -1,8 +1,8 @@
-"""Encodes columns as publishes and decodes acknowledgements to rows; compiled. frames.py is the same in plain Python,
-and describes the formats.
+"""Encodes columns as publishes, and decodes acknowledgements to the acknowledged rows; compiled.
 
-Sizes are added up first, then one block of memory is filled; no Python object is created per row. This module is
-compiled because the loop over rows is the main cost of a sink (benchmarks/spark_sink.py).
+frames.py does the same in plain Python, and describes the formats. Sizes are added up first, then one block of memory
+is filled; no Python object is created per row. This module is compiled because the loop over rows is the main cost of
+a sink (benchmarks/spark_sink.py).
 """
 from cpython.array cimport array, clone
 from cpython.bytearray cimport PyByteArray_AS_STRING
@@ -70,7 +70,7 @@ cdef Text text(bytes value):
 
 
 cdef Cells cells(object pair, list held):
-    """Return pointers into a column; its memory is kept alive by `held`."""
+    """Return pointers into a column; `held` keeps the memory of the column alive."""
     cdef Cells made
     cdef View at, values
     made.at = NULL
@@ -294,7 +294,7 @@ cdef class Acks:
         self._tail = b" %d " % sid
 
     def learn(self, bytes payload):
-        """Store the constant part of acknowledgements, taken from a validated one."""
+        """Store the constant part of acknowledgements, taken from the payload of a validated acknowledgement."""
         head, found, _ = payload.partition(b'"seq":')
         self._prefix = head + found
 
@@ -328,7 +328,10 @@ cdef class Acks:
             self._first += count
 
     def decode(self, data, Py_ssize_t start, Py_ssize_t end):
-        """Decode `data[start:end]`; return the offset of the first unread byte, and set `state` to the reason."""
+        """Decode acknowledgements in `data[start:end]`; return the offset of the first unread byte.
+
+        `state` is then the reason why decoding ended.
+        """
         cdef View view = View(data)
         cdef const char* base = view.data()
         cdef char* flags = PyByteArray_AS_STRING(self._flags)
@@ -354,7 +357,7 @@ cdef class Acks:
         return at
 
     cdef Py_ssize_t _scan(self, const char* start, const char* end, Ack* ack) noexcept:
-        """Parse one plain acknowledgement; return its size, or 0 if there is none or it is incomplete."""
+        """Parse one plain acknowledgement; return its size, or 0 if there is no complete one."""
         cdef const char* at = after(start, end, self._head)
         cdef int64_t number = 0
         if at == NULL:

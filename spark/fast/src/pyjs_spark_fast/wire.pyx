@@ -73,7 +73,7 @@ cdef class Block:
         PyBuffer_FillInfo(view, self, self.data, self.size, True, flags)
 
     cdef int need(self, Py_ssize_t more) except -1 nogil:
-        """Make room for `more` bytes after the last one."""
+        """Make room for `more` bytes after those that are used."""
         cdef char* larger
         cdef Py_ssize_t room = self.room
         if self.size + more <= room:
@@ -213,7 +213,7 @@ cdef class Columns:
         self._values = begun(self._values)
 
     cdef int _headers(self, const char* block, Py_ssize_t size) except -1 nogil:
-        """Add the headers of row number `rows`; null if it has none."""
+        """Add the headers of the row with the number `rows`, or null if `size` is 0."""
         if self.rows % 8 == 0:
             self._valid.need(1)
             self._valid.data[self._valid.size] = 0
@@ -308,7 +308,10 @@ cdef class Decoder(Columns):
         self._enough = self.delivered + count
 
     def decode(self, data, Py_ssize_t start, Py_ssize_t end):
-        """Decode `data[start:end]`; return the offset of the first unread byte, and set `state` to the reason."""
+        """Decode deliveries in `data[start:end]`; return the offset of the first unread byte.
+
+        `state` is then the reason why decoding ended.
+        """
         cdef View view = View(data)
         cdef const char* base = view.data()
         cdef Py_ssize_t used
@@ -325,7 +328,7 @@ cdef class Decoder(Columns):
     cdef bint _learn(self, const char* at, Py_ssize_t size):
         """Store the constant part of the consumer's reply subjects, taken from its first delivery.
 
-        Return False, with the reason in `state`, if there is none.
+        If there is no complete delivery, return False, and set `state` to the reason.
         """
         cdef Py_ssize_t line = line_size(at, size)
         if line == 0:
@@ -383,7 +386,7 @@ cdef class Decoder(Columns):
                 return at
 
     cdef bint _scan(self, const char* at, Frame* frame) noexcept nogil:
-        """Parse the line of a delivery; return False if it is not one."""
+        """Parse the line of a delivery; return False if the line is of another kind."""
         cdef const char* end = at + frame.line_size - 2
         cdef int64_t number = 0
         if at[0] == b"H":
@@ -410,7 +413,7 @@ cdef class Decoder(Columns):
         return self._numbers(at + 1, end, frame)
 
     cdef bint _numbers(self, const char* at, const char* end, Frame* frame) noexcept nogil:
-        """Parse the rest: seq.consumer_seq.time.pending[.random] [headers-size] size."""
+        """Parse the rest of the line, which is `seq.consumer_seq.time.pending[.random] [headers-size] size`."""
         cdef const char* start = at
         cdef int64_t number = 0
         frame.seq = 0
@@ -466,7 +469,7 @@ cdef class Decoder(Columns):
 
 
 cdef inline Py_ssize_t line_size(const char* at, Py_ssize_t size) noexcept nogil:
-    """Return the size of the line at `at` with its CRLF, or 0 if it is incomplete."""
+    """Return the size of the line at `at` with its CRLF, or 0 if the line is incomplete."""
     cdef const char* found = at
     while size > 0:
         found = <const char*>memchr(found, b"\n", size - (found - at))

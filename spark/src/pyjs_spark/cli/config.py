@@ -1,12 +1,12 @@
 """The configuration of a job in a TOML file.
 
     [pipeline]
-    kind = "archive"            # or another kind; the other keys are its own
-    stream = "ORDERS"           # a name, a pattern with *, or a list of both
+    kind = "archive"            # the kind of job, which determines the other keys
+    stream = "ORDERS"           # a name, a pattern with *, or a list of names and patterns
     target = "/lake"            # a folder, or a URI that pyarrow has a file system for
     master = "local[*]"         # where Spark runs
 
-    [options]                   # of the data source; `tls.ca = "..."` may be a table too
+    [options]                   # of the data source; tls.ca may also be the key `ca` of a table [options.tls]
     servers = "nats://127.0.0.1:4222"
 
     [spark]                     # settings of the Spark session
@@ -91,14 +91,14 @@ def _lower(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def _documented(options: Mapping[str, str]) -> dict[str, str]:
-    """Return `options` with the documented spelling of the known names."""
+    """Return `options`, with each known name spelled as in the documentation."""
     return {BY_NAME[name].name if name in BY_NAME else name: value for name, value in options.items()}
 
 
 def refuse_unknown(said: Iterable[str], known: tuple[str, ...], what: str) -> None:
     """Raise OptionError for the first name in `said` that is not in `known`.
 
-    The error calls the name a `what`, and suggests the most similar known name.
+    The message of the error begins with `what`, such as "key", and suggests the most similar known name.
     """
     for name in said:
         if name not in known:

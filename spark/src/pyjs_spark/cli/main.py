@@ -1,10 +1,10 @@
 """The command `pyjs-pipeline`: checks, explains and runs pipelines between streams and lakes.
 
-Results are written to stdout, and each error as one line to stderr. Exit codes: 0 success; 1 failed for any other
-reason; 2 the command line, a configuration, the credentials, a store directory or the installation is wrong;
-3 messages were lost; 4 the server cannot be reached; 5 `quality` found faults; 130 and 143 interrupted (SIGINT,
-SIGTERM). The module of each kind of job, in `lake`, has its keys and its output. Spark is started only if the command
-has work for it.
+Results are written to stdout, and each error as one line to stderr. The exit code is 0 after success, 2 if the
+command line, a configuration, the credentials, a store directory or the installation is wrong, 3 if messages were
+lost, 4 if the server cannot be reached, 5 if `quality` found faults, 130 after SIGINT, 143 after SIGTERM, and 1 after
+any other failure. The keys and the output of each kind of job are defined in its module in `lake`. Spark is started
+only if the command has work for it.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def _act(said: argparse.Namespace) -> int:
 def _done(job: Job, command: str, said: argparse.Namespace) -> Outcome:
     """Run a command, and return its outcome.
 
-    The name of a kind of job means `run`, with keys from the command line instead of a file.
+    Every command except `validate`, `explain` and `status` runs the job.
 
     Raises:
         OptionError: the command is `status`, and this kind of job stores no progress.
@@ -205,7 +205,7 @@ def _check_watched(job: Job, said: argparse.Namespace) -> None:
 
 
 def job_of(said: argparse.Namespace) -> Job:
-    """Return the job that the command line defines, with its arguments or with a file.
+    """Return the job that the arguments of the command line define, or the job of the file that they name.
 
     Raises:
         OptionError: an argument or the file is not valid.

@@ -48,17 +48,17 @@ def own_spark(name: str, master: str, settings: Mapping[str, str]) -> Iterator[S
 
 
 def _is_told(record: logging.LogRecord) -> bool:
-    """Return whether a record should be logged: not if it is Py4J's stack trace of an interrupt.
+    """Return False if a record should not be logged because it is Py4J's stack trace of an interrupt.
 
-    The command reports an interrupt in one line.
+    The command itself reports an interrupt in one line.
     """
     return not record.getMessage().endswith("while sending command.")
 
 
 def worker_error(text: str) -> SparkError:
-    """Return the error of a worker from the text of Spark's exception.
+    """Return a worker's error, which is taken from the text of Spark's exception.
 
-    If the text has no error of this package, a SparkError with a summary of the text is returned.
+    If the text names no error of this package, a SparkError with a summary of the text is returned.
     """
     match = WORKER_ERROR.search(text)
     kind = getattr(errors, match[1], None) if match else None

@@ -1,12 +1,12 @@
 """The command submit-args: packs this package, writes an application, and prints a spark-submit line for a job.
 
 The zip contains only the Python files, since `--py-files` cannot transfer compiled code; workers then use the
-decoder in plain Python. Spark finds a format without registration only in an installed package, not in one
-from --py-files, so the application registers it, as `pyjs_spark.session()` does. Workers also need a Python
-of the same version with pyarrow: either all machines have the same environment, or the job transfers one
-(`--archives`, see docs/guide.md).
+decoder in plain Python. Without registration, Spark finds a format only in an installed package. A package from
+--py-files is not installed, so the application registers the format, as `pyjs_spark.session()` does. Workers also
+need a Python of the same version with pyarrow: either all machines have the same environment, or the job transfers
+an environment (`--archives`, see docs/guide.md).
 
-Connects to no server and starts no process.
+This module connects to no server and starts no process.
 """
 
 from __future__ import annotations
@@ -74,7 +74,10 @@ def line(
 
 
 def _program() -> str:
-    """Return the path of spark-submit in PATH or in the installed pyspark, or else "spark-submit"."""
+    """Return the path of spark-submit from PATH, or else from the installed pyspark.
+
+    If there is neither, "spark-submit" is returned.
+    """
     found = shutil.which("spark-submit")
     spec = importlib.util.find_spec("pyspark")
     if found or spec is None or spec.origin is None:

@@ -1,8 +1,8 @@
 """Readers of `jetstream`: ranges in workers, and the plans of batches and of streaming queries.
 
-Processes: a batch read is planned in a process beside the driver, and read in workers. A streaming read is
-planned in one process for as long as its query runs, while `read` runs in workers on a pickled copy; so
-`read` may use only attributes that never change.
+A batch read is planned in a process beside the driver. A streaming read is planned in one process, which exists
+as long as the query. In both cases, `read` runs in workers, on a pickled copy of the reader. So `read` may use
+only attributes that never change.
 
 No reader leaves anything on the server. The progress is in Spark's checkpoint, and `commit` does nothing:
 Spark does not commit the last batch of a query that ends, so the server must not depend on commits.
@@ -61,9 +61,9 @@ class RangeReader:
         return self._as_planned(self.messages(partition.value))
 
     def messages(self, what: ReadRange) -> Iterator[pa.RecordBatch]:
-        """Yield the messages of a range, read in the mode of the options, with the column names of messages.
+        """Yield the messages of a range, with the column names of messages.
 
-        With failOnDataLoss=false, lost messages are logged.
+        The mode in `what` determines how the messages are read. With failOnDataLoss=false, lost messages are logged.
         """
         from pyjs_spark.read import modes  # imported lazily: not needed for planning
 
@@ -138,8 +138,8 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     def getDefaultReadLimit(self) -> ReadLimit:
         """Return one of the limits that the options set; `latestOffset` applies all of them.
 
-        Spark accepts one limit and passes it to `latestOffset`, which only checks whether there is one; so
-        any of them is sufficient.
+        Spark accepts one limit and passes it to `latestOffset`. That method only checks whether there is a limit,
+        so it does not matter which of the limits is returned.
         """
         options = self._reading.options
         if options.max_rows_per_trigger is not None:

@@ -47,7 +47,7 @@ EVERYWHERE = {
 def register(spark: SparkSession) -> None:
     """Register the format `jetstream` in a session; needed if this package comes from --py-files.
 
-    Every thread that writes must call it too, unless it created the session.
+    Every thread that writes must call `register` too, except the thread that created the session.
     """
     from pyjs_spark.datasource.source import source_of  # imported lazily: needs pyspark
 
@@ -58,9 +58,9 @@ def register(spark: SparkSession) -> None:
 
 
 def activate(spark: Any) -> None:
-    """Make a session the active session of this thread, in which Spark looks up sinks written in Python.
+    """Make a session the active session of this thread.
 
-    A session of Spark Connect is not changed.
+    Spark looks up sinks written in Python in the active session. For a session of Spark Connect, nothing is done.
     """
     if "connect" not in type(spark).__module__:
         sessions = getattr(spark._jvm, "org.apache.spark.sql.classic.SparkSession")
@@ -121,7 +121,7 @@ def make(app_name: str, master: str, conf: Mapping[str, object]) -> SparkSession
 def _connected(remote: str, conf: Mapping[str, object]) -> SparkSession:
     """Return a session of the Spark Connect server at `remote`.
 
-    The settings in `conf` are applied if the server allows changes of them. Java is not needed on this machine.
+    A setting in `conf` is applied only if the server allows it to be changed. Java is not needed on this machine.
 
     Raises:
         SparkMissing: a package is missing.

@@ -1,13 +1,13 @@
 """Writers of the data source `jetstream`: the classes that Spark's Python Data Source API calls.
 
-A thin layer, like source.py: rows, frames, acknowledgements and progress are in modules that know nothing of
-Spark. For each batch, a writer is created beside the driver and pickled; `write` runs in a worker for one
-partition. Spark does not pass the number of the batch to `write`, but sets the number and the query's id as local
-properties of the task. This is not documented, so a streaming write with delivery=exactlyOnce fails if one is
-missing.
+This is a thin layer, like source.py. Rows, frames, acknowledgements and progress are handled in modules that know
+nothing of Spark. For each batch, a writer is created beside the driver and pickled; `write` runs in a worker for
+one partition. Spark does not pass the number of the batch to `write`, but sets the number and the query's id as
+local properties of the task. These properties are not documented, so a streaming write with delivery=exactlyOnce
+fails if one of them is missing.
 
-Source: pyspark.sql.datasource and pyspark/sql/worker/write_into_data_source.py of 4.2 and 4.3; each of their
-pitfalls has a test in spark/tests/datasource/test_sink.py.
+Source: pyspark.sql.datasource and pyspark/sql/worker/write_into_data_source.py of 4.2 and 4.3; each pitfall has a
+test in spark/tests/datasource/test_sink.py.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ BATCH_ID = "streaming.sql.batchId"
 
 
 class Committed(Delivered, WriterCommitMessage):
-    """The result of one partition; plain values, so that Spark can send it to the driver."""
+    """The result of one partition; it has only plain values, so that Spark can send it to the driver."""
 
 
 def batch_writer(options: SinkOptions, fields: Sequence[SparkField], overwrite: bool) -> JetStreamWriter:
@@ -120,7 +120,8 @@ class JetStreamWriter(DataSourceArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write one partition in a worker, and return the result.
 
-        The number of the batch is `batch` if that is set, otherwise the number of Spark's micro-batch, or 0.
+        The number of the batch is `batch` if that is set, otherwise the number of Spark's micro-batch. Outside a
+        micro-batch, it is 0.
         """
         batch = int(_property(BATCH_ID) or 0) if self.batch is None else self.batch
         return self._writing.write(self.pace(iterator), self._writing.options.sink_id, batch, _partition())
@@ -160,7 +161,7 @@ class JetStreamStreamWriter(DataSourceStreamArrowWriter):
         """Write one partition of a micro-batch in a worker, and return the result.
 
         Raises:
-            SparkError: delivery=exactlyOnce, and Spark does not set the properties of the task that it needs.
+            SparkError: delivery is exactlyOnce, and Spark has not set the two properties of the task.
         """
         options = self._writing.options
         batch, query = _property(BATCH_ID), _property(QUERY_ID)

@@ -1,8 +1,8 @@
 """Data source `jetstream`: the classes that Spark's Python Data Source API calls.
 
-A thin layer: options, plans, offsets and reading are in modules that know nothing of Spark. The data source
-is created in a process beside the driver and pickled there. Spark starts several such processes for a query;
-modules that only some of them need are imported inside functions, which saves 0.15 s of processor time.
+This is a thin layer: options, plans, offsets and reading are in modules that know nothing of Spark. The data source
+is created in a process beside the driver and pickled there. Spark starts several such processes for a query.
+Modules that only some of the processes need are imported inside functions, which saves 0.15 s of processor time.
 
 Source: pyspark.sql.datasource of 4.2 and 4.3; each pitfall has a test in
 spark/tests/datasource/test_source.py.
@@ -101,7 +101,7 @@ class JetStreamSource(DataSource):
 
 
 def source_of(parallelism: int | None) -> type[JetStreamSource]:
-    """Return the source class for a Spark session with `parallelism` as its `spark.default.parallelism`.
+    """Return the source class for a Spark session whose `spark.default.parallelism` is `parallelism`.
 
     None means that the setting is absent. The class stores the number, since the process that plans a read does not
     know the session.

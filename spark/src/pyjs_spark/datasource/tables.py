@@ -1,9 +1,10 @@
 """Readers of the data source for tables that are stored in streams: key-value buckets and object stores.
 
-A batch read of a bucket has the latest value of each key, and one task per bucket. With includeHistory=true
-it has every revision, and is planned like a read of the stream. A streaming query of a bucket reads its
-stream, with the same offsets and limits. A bucket removes messages by design (its history, its TTL), so
-missing messages are not data loss. The deletion and re-creation of a bucket is data loss.
+A batch read of a bucket has the latest value of each key, and one task per bucket. A batch read with
+includeHistory=true has every revision, and is planned like a read of the bucket's stream. A streaming query of a
+bucket reads this stream, with the offsets and limits of any streaming query. A bucket removes messages by design
+(it limits the history of a key, and may have a TTL), so missing messages are not data loss. The deletion and
+re-creation of a bucket is data loss.
 """
 
 from __future__ import annotations
@@ -91,7 +92,7 @@ class TablePlanner(Planner):
 
 
 class EntryRanges(RangeReader):
-    """A reader of ranges of buckets' streams as entries.
+    """A reader of ranges of buckets' streams, which yields the messages as entries of the bucket.
 
     It is pickled, so its attributes must never change.
     """
@@ -123,7 +124,7 @@ class EntryRanges(RangeReader):
 
 
 class LatestReader(DataSourceReader):
-    """The reader of a batch read of the latest value of each key in buckets, or of each object in a store."""
+    """The reader of a batch read that has the latest value of each key in buckets, or each object in a store."""
 
     def __init__(self, options: Options, query: kv.Entries | objects.Listing) -> None:
         self._options = options

@@ -10,9 +10,9 @@ The entries give the place of every cell, so nothing is searched, and fields tha
 Records from a file are checked before they are used; records from a server were checked by the server. This module
 uses no socket, file or Arrow schema: columns have the form described in wire.py.
 
-This module handles a whole piece at a time, with numpy and pyarrow. The records are treated as the cells of one
-array with the offsets [subject, headers, payload, end] of each record, so every fourth cell belongs to the same
-column.
+This module handles a whole piece at a time, with numpy and pyarrow. It treats all records of a piece as one array
+with four cells for each record: the subject, the headers, the payload, and the bytes up to the next subject. So
+every fourth cell belongs to the same column.
 
 Source: docs/storage-format.md, "Segments" and "Index files"; docs/bulk-read.md.
 """
@@ -79,7 +79,7 @@ def needs_records(columns: Sequence[str], headers: str) -> bool:
 
 
 def is_whole(data: memoryview, at: int, length: int) -> bool:
-    """Return whether the record at `at` is undamaged; `data` must also have the 8 bytes before it."""
+    """Return whether the record at `at` is undamaged; `data` must also have the 8 bytes before the record."""
     end = at + length - CHECKSUM_SIZE
     before = int.from_bytes(data[at - CHECKSUM_SIZE : at], "little")
     stored = int.from_bytes(data[end : end + CHECKSUM_SIZE], "little")
@@ -113,8 +113,8 @@ class Decoder:
     def __init__(self, columns: Sequence[str], headers: str, rows_max: int, size_max: int) -> None:
         """Initialize the decoder; it fills `columns` (names of COLUMNS).
 
-        A batch ends at `rows_max` rows or before `size_max` bytes. A message larger than `size_max` gets a separate
-        batch.
+        A batch has at most `rows_max` rows and `size_max` bytes. Only a message larger than `size_max` exceeds this
+        size; it gets a separate batch.
         """
         assert headers in HEADERS
         assert set(columns) <= set(COLUMNS)

@@ -9,7 +9,7 @@ Arrow arrays.
     reply    = "$JS.ACK." [domain "." account "."] stream "." consumer "."
                delivered "." stream-seq "." consumer-seq "." time-ns "." pending ["." random]
 
-If any other frame comes (a status, PING, other subscriptions), the decoder stops before it, with OTHER.
+If any other frame comes (a status, PING, other subscriptions), the decoder stops before it, in the state OTHER.
 
 Columns are these tuples of buffers; integers of 8 bytes and offsets of 4 bytes have the byte order of the machine:
 
@@ -149,8 +149,8 @@ class Decoder:
     def __init__(self, columns: Sequence[str], headers: str, rows_max: int, size_max: int) -> None:
         """Initialize the decoder; it fills `columns` (names of COLUMNS).
 
-        A batch ends at `rows_max` rows or before `size_max` bytes. A message larger than `size_max` gets a separate
-        batch.
+        A batch has at most `rows_max` rows and `size_max` bytes. Only a message larger than `size_max` exceeds this
+        size; it gets a separate batch.
         """
         self.sid = 0
         self.state = NEED_MORE
@@ -327,15 +327,15 @@ def text_column(values: Sequence[bytes]) -> tuple[object, ...]:
 
 
 def repaired(begins: memoryview, values: bytes) -> tuple[object, ...]:
-    """Return the result of text_column() for the joined `values`, whose offsets are in `begins`."""
+    """Return the result of text_column() for several values, which `values` joins; `begins` has their offsets."""
     ends = begins.cast("i").tolist()
     return text_column([values[start:end] for start, end in pairwise(ends)])
 
 
 def raw_headers(rows: int, blocks: dict[int, bytes]) -> tuple[object, ...]:
-    """Return the column of header blocks, unparsed; `blocks` has them by row.
+    """Return the column of unparsed header blocks; `blocks` has the blocks by row.
 
-    All other rows are null.
+    Rows without a block are null.
     """
     lengths = [0] * rows
     for row, block in blocks.items():
@@ -346,7 +346,7 @@ def raw_headers(rows: int, blocks: dict[int, bytes]) -> tuple[object, ...]:
 def header_maps(rows: int, blocks: dict[int, bytes]) -> tuple[object, ...]:
     """Return the column of header blocks as maps from name to values; `blocks` has the blocks by row.
 
-    All other rows are null.
+    Rows without a block are null.
     """
     counts = [0] * rows
     names: list[bytes] = []
@@ -364,7 +364,7 @@ def header_maps(rows: int, blocks: dict[int, bytes]) -> tuple[object, ...]:
 
 
 def validity(rows: int, valid: Iterable[int]) -> bytearray:
-    """Return one bit for each row, lowest first, set for those in `valid`."""
+    """Return a bitmap with one bit for each row, lowest bit first; the bits of the rows in `valid` are 1."""
     bits = bytearray((rows + 7) // 8)
     for row in valid:
         bits[row >> 3] |= 1 << (row & 7)

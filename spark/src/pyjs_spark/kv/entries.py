@@ -1,11 +1,11 @@
 """Key-value buckets as rows: columns, names of streams and subjects, and the meaning of an entry.
 
 A bucket is the stream KV_<bucket> with one subject for each key. A revision is a sequence number of the stream.
-Headers distinguish entries from deletions: KV-Operation is written by the client that deletes or purges a
-key, Nats-Marker-Reason by a server when a key has expired, or was purged or removed without the client's header.
+Headers distinguish values from deletions. KV-Operation is written by the client that deletes or purges a key.
+Nats-Marker-Reason is written by a server when a key has expired, or was purged or removed by a request to the stream.
 
-Subjects are `$KV.<bucket>.<key>`. If a bucket mirrors one of another name, its messages have the subjects of
-the origin, so the second token is ignored.
+Subjects are `$KV.<bucket>.<key>`. If a bucket mirrors a bucket with another name, its messages have the subjects of
+that other bucket. So the second token of a subject is ignored.
 
 Source: ADR-8 (key-value stores), ADR-43 (markers); operations of markers as in nats.go.
 """
@@ -106,7 +106,7 @@ def _array(name: str, bucket: str, batch: pa.RecordBatch, done: pa.Array | None)
 
 
 def operations(batch: pa.RecordBatch) -> pa.Array:
-    """Return the operation of each message in `batch`, PUT, DEL or PURGE; the headers must be maps."""
+    """Return the operation (PUT, DEL or PURGE) of each message in `batch`; the headers must be maps."""
     headers = batch.column("headers")
     if headers.null_count == len(headers):
         return pa.repeat(pa.scalar("PUT"), len(headers))

@@ -1,11 +1,11 @@
 """Object stores as rows: one row per object, with its content if the schema has that column.
 
-A store is the stream OBJ_<bucket>. The metadata of an object is JSON, the last message of $O.<bucket>.M.<name
-in base64url>. The object's content is cut into chunks, which are messages of $O.<bucket>.C.<nuid>; the nuid
-changes with every put. The time of the JSON message is the object's time of modification.
+A store is the stream OBJ_<bucket>. The metadata of an object is the last message of $O.<bucket>.M.<name in
+base64url>, in JSON. The object's content is cut into chunks, which are messages of $O.<bucket>.C.<nuid>; the nuid
+changes with every put. The time of the metadata message is the object's time of modification.
 
-Contents are checked: number of chunks, bytes and SHA-256 must match the JSON. An object that was put again
-during the read is read again.
+Contents are checked: the number of chunks, the number of bytes and the SHA-256 must match the metadata. An object
+that was put again during the read is read again.
 
 Source: ADR-20 (object stores).
 """
@@ -206,9 +206,9 @@ class ObjectContents:
             )
 
     def _read(self, row: Mapping[str, Any]) -> tuple[str, bytes]:
-        """Read the chunks of an object, and return a description of their fault and the content.
+        """Read the chunks of an object; return a description of what is wrong with them, and the content.
 
-        The description is "" if there is no fault.
+        The description is "" if nothing is wrong; otherwise the content is b"".
         """
         chunks = replace(
             self.what,
@@ -234,7 +234,7 @@ class ObjectContents:
         return "", content
 
     def _again(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the current metadata of an object, or its row marked as deleted if it no longer exists."""
+        """Return the current row of an object; if the object no longer exists, return `row` marked as deleted."""
         what = replace(self.what, subjects=filters((row["name"],)), columns=Listing.columns)
         for batch in read_latest(self.client, what):
             for message in batch.to_pylist():

@@ -1,9 +1,9 @@
 """Archives of streams, in every format: which ranges are archived or missing, and the files that tasks write.
 
-Ranges end at multiples of `rows_per_file`, and where the stream ended when it was read. A task reads one range
-and writes one file for each UTC day; so a repeated run writes the same files. Tasks write to a place that
+Ranges end at multiples of `rows_per_file`; the last range ends where the stream ended when it was read. A task reads
+one range and writes one file for each UTC day; so a repeated run writes the same files. Tasks write to a place that
 readers ignore, and the driver makes the files of one attempt visible (tables/). So Spark may run a task several
-times, even at the same time and with different files, for example if messages were deleted in between.
+times, even at the same time. The attempts may write different files, for example if messages were deleted in between.
 
 Only one run at a time may write to an archive. The root is a directory that all workers can access, or a URI
 that pyarrow supports (s3://, hdfs://, gs://). This module knows nothing of formats.
@@ -162,7 +162,10 @@ def _check_lost(holding: Holding, options: Options) -> None:
 
 
 def lost_end(holding: Holding) -> str:
-    """Return a description if the stream ends before its archive (a restore, a power failure), or ""."""
+    """Return a description of the loss if the stream ends before its archive, otherwise "".
+
+    This happens after a restore or a power failure.
+    """
     state = holding.state
     if not holding.covered or holding.next <= state.end:
         return ""
@@ -240,7 +243,7 @@ def progress(holding: Holding) -> ArchiveProgress:
 
 
 def planned(holdings: Iterable[Holding], ranges: Iterable[ReadRange]) -> list[Planned]:
-    """Return the ranges of the next run, with estimates of their rows and bytes from the stream's mean."""
+    """Return the ranges of the next run; their rows and bytes are estimated from the averages of the stream."""
     states = {holding.state.name: holding.state for holding in holdings}
     found = []
     for each in ranges:
@@ -346,7 +349,7 @@ class _Part:
 
 
 def _by_day(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Yield the parts of batches with rows of the same UTC day, each with its number of days since 1970."""
+    """Yield the rows of batches in parts of one UTC day each; a part comes with its day (days since 1970)."""
     import numpy as np
 
     for batch in batches:

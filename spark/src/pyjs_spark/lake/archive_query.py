@@ -5,9 +5,9 @@
 
 The progress is in the archive itself, as for a run of `archive`: in the names of the files, or in the table's
 last commit. So the query needs no checkpoint. If a query with a checkpoint repeats a batch after a kill, it
-writes only the ranges of the batch that the archive lacks. A commit succeeds only if the table ends where
-the batch begins. The first batch fills the gaps left by a killed run. Only one query or run at a
-time may write to an archive.
+leaves out those ranges of the batch that are already in the archive. A commit succeeds only if the table ends
+where the batch begins. The first batch fills the gaps left by a killed run. Only one query or run at a time may
+write to an archive.
 """
 
 from __future__ import annotations
@@ -49,10 +49,12 @@ def start(
 ) -> StreamingQuery:
     """Start the query, and return it.
 
-    The query reads the present messages and ends. With `every`, such as "10 seconds", it runs at that interval.
+    Without `every`, the query reads the present messages and ends. With `every`, such as "10 seconds", it continues,
+    with one micro-batch in each interval.
 
     Raises:
-        OptionError, DataLoss: as in lakes.archive, before the query starts; later, the query itself fails.
+        OptionError, DataLoss: as in lakes.archive; raised before the query starts. For the same reasons, a running
+            query fails.
     """
     lakes.plan(lake, options, rows_per_file)
     limited = replace(options, max_rows_per_trigger=rows_per_file * FILES_PER_BATCH)

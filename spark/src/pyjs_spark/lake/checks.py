@@ -1,6 +1,6 @@
-"""The checks of `quality`: what is wrong with the messages of streams, from DataFrames of faults (frames.py).
+"""The checks of `quality`, which summarize the DataFrames of faults that frames.py computes.
 
-This module needs pyspark; so the command imports it only when it runs.
+This module needs pyspark; so the command imports this module only for a run.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Faults:
         return self._rows.get(stream, [])
 
     def figure(self, stream: str, name: str = "count") -> int:
-        """Return a statistic of all faults of a stream; 0 if it has none."""
+        """Return a statistic of all faults of a stream, or 0 if the stream has no faults."""
         rows = self.of(stream)
         return int(rows[0][f"all_{name}"]) if rows else 0
 

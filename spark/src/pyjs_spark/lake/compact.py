@@ -4,14 +4,14 @@ Files. Within one day, adjacent files are merged into one, whose name covers the
 
     seq=1-5, seq=6-10, seq=11-12 of date=2026-11-20    become    seq=1-12
 
-Ranges still end at multiples of `rows_per_file`, at midnight and before missing ranges: the next run of the
-archive reads each range that no file covers, so a file name must cover only archived messages. Ranges that
-are known to have no message (_none/) may be between them.
+A merged range still ends at a multiple of `rows_per_file`, at midnight, and before a missing range. It contains no
+missing range, because the next run of the archive reads only the ranges that no file name covers. It may contain
+ranges that are known to have no message (_none/).
 
 A day changes atomically: a new folder is built beside the archive, with hard links to unchanged files, and
 replaces the old folder in one call (renameat2 with RENAME_EXCHANGE). After a kill at any point, the day has
-either its old or its new files; the next run removes leftovers from _tmp/. That call exists only on Linux, for
-local folders; other places are refused.
+either its old or its new files; the next run removes leftovers from _tmp/. This call exists only on Linux, and works
+only for local folders; other places are refused.
 
 Snapshots. <root>/stream=<name>/latest.parquet has the last message of each subject (frames.latest). It is replaced
 atomically by a rename; _latest.json beside it has the stream's identity and the last sequence.
@@ -160,9 +160,9 @@ def _runs(
 
 
 def _end(at: int, none: list[tuple[int, int]], limit: int) -> int:
-    """Return the end of the known empty ranges that continue at `at`, or `at` if there are none.
+    """Return the end of the empty ranges in `none` that follow `at` without a gap, or `at` if there are none.
 
-    Ranges at or after `limit` are ignored.
+    Ranges that begin at or after `limit` are ignored.
     """
     for low, high in none:
         if low <= at < high and at < limit:

@@ -1,7 +1,7 @@
 """Dead letters: messages that consumers gave up on, found by joining advisories with the messages of streams.
 
-A server publishes an advisory when a message reaches its consumer's max_deliver, and when a client ends it (+TERM).
-Advisories are ordinary messages: a stream with these subjects stores them, and is read like any other.
+A server publishes an advisory when a message reaches its consumer's max_deliver, and when a client ends a message
+(+TERM). Advisories are ordinary messages: a stream with these subjects stores them, and is read like other streams.
 
     $JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.<stream>.<consumer>
     $JS.EVENT.ADVISORY.CONSUMER.MSG_TERMINATED.<stream>.<consumer>

@@ -1,8 +1,8 @@
-"""Jobs on streams as functions from DataFrames to DataFrames; each function returns an ordinary lazy plan.
+"""Functions on DataFrames of messages, for jobs on streams; each function returns an ordinary lazy plan.
 
-The input is messages of `format("jetstream")`, from one or more streams, or messages of an archive. The
-functions use no SparkContext, so they also work over Spark Connect. This module needs pyspark; so commands import it
-only when they run.
+The messages are from `format("jetstream")`, from one or more streams, or from an archive. The functions use no
+SparkContext, so they also work over Spark Connect. This module needs pyspark; so a command imports this module only
+for a run.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ PLAIN = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def latest(messages: DataFrame) -> DataFrame:
-    """Return the last message of each subject of each stream, with the given columns.
+    """Return the last message of each subject of each stream.
 
-    `messages` has stream, seq and subject.
+    `messages` must have the columns stream, seq and subject. The result has all columns of `messages`.
     """
     kept = f.max_by(f.struct(*messages.columns), "seq").alias("kept")
     return messages.groupBy("stream", "subject").agg(kept).select("kept.*")
@@ -40,16 +40,19 @@ def latest(messages: DataFrame) -> DataFrame:
 
 
 def gaps(messages: DataFrame) -> DataFrame:
-    """Return the gaps in the sequences: stream and [low, high). Each stream is sorted by one task."""
+    """Return the gaps in the sequences of streams, in the columns stream, low and high (exclusive).
+
+    Each stream is sorted by one task.
+    """
     before = f.lag("seq").over(Window.partitionBy("stream").orderBy("seq"))
     pairs = messages.select("stream", (before + 1).alias("low"), f.col("seq").alias("high"))
     return pairs.where("low < high")
 
 
 def duplicates(messages: DataFrame) -> DataFrame:
-    """Return each message id that a stream has more than once, with the count, and the first and last sequence.
+    """Return each message id that a stream has more than once, with its count and its first and last sequence.
 
-    `messages` has stream, seq and headers as a map.
+    `messages` must have the columns stream, seq and headers. The headers must be maps.
     """
     msg_id = f.try_element_at("headers", f.lit("Nats-Msg-Id"))[0]
     found = messages.withColumn("msg_id", msg_id).where("msg_id IS NOT NULL").groupBy("stream", "msg_id")
@@ -60,10 +63,10 @@ def duplicates(messages: DataFrame) -> DataFrame:
 
 
 def backwards(messages: DataFrame, column: str = "ts_ns") -> DataFrame:
-    """Return the messages with a lower time than an earlier message of their stream.
+    """Return the messages whose time is lower than the time of an earlier message of the stream.
 
-    The result has the columns stream, seq and back_ns. Storage times go back if the clock was set back. Event times
-    (`column`) go back if events arrive out of order.
+    `column` has the times. The result has the columns stream, seq and back_ns. Storage times go back if the clock was
+    set back. Event times go back if events arrive out of order.
     """
     earlier = Window.partitionBy("stream").orderBy("seq").rowsBetween(Window.unboundedPreceding, -1)
     back = f.max(column).over(earlier) - f.col(column)
@@ -97,7 +100,10 @@ def _as_ns(text: Column) -> Column:
 
 
 def payload_faults(messages: DataFrame, schema: str | None = None) -> DataFrame:
-    """Return stream, seq and why (the fault) of messages whose payload is not JSON or does not match the schema."""
+    """Return the messages whose payload is not JSON or does not match the schema.
+
+    The result has the columns stream, seq and why (a description of the fault).
+    """
     found = messages.select("stream", "seq", "data")
     return found.mapInArrow(partial(_faults, schema=schema), "stream string, seq bigint, why string")
 
@@ -111,7 +117,7 @@ def _faults(batches: Iterator[pa.RecordBatch], schema: str | None) -> Iterator[p
 
 
 def checker(schema: str | None) -> Callable[[bytes], str | None]:
-    """Return a function that returns the fault of a payload, or None if it has none.
+    """Return a function that describes the fault of a payload, or returns None if the payload has no fault.
 
     `schema` is the text of a valid JSON schema, or None to check only that payloads are JSON.
     """
@@ -163,7 +169,8 @@ def compared(held: DataFrame, there: DataFrame) -> DataFrame:
     """Return the sequences that differ between an archive (`held`) and its stream (`there`).
 
     Both inputs have seq and ts_ns. The result has the columns seq, held_ns and there_ns; null means that the sequence
-    is missing. Two different times of one sequence mean two different messages, because the stream had lost its end.
+    is missing. Two different times of one sequence mean two different messages, which happens if the stream lost its
+    end.
     """
     ours = held.select("seq", f.col("ts_ns").alias("held_ns"))
     both = ours.join(there.select("seq", f.col("ts_ns").alias("there_ns")), "seq", "full")
@@ -203,7 +210,7 @@ def dead_letters(advisories: DataFrame, messages: DataFrame | None = None) -> Da
 
 
 def letter_ends(advisories: DataFrame) -> DataFrame:
-    """Return the lowest and the highest sequence of each stream's dead letters, as stream, low and last."""
+    """Return the lowest and the highest sequence of each stream's dead letters, in columns stream, low and last."""
     ends = f.min("stream_seq").alias("low"), f.max("stream_seq").alias("last")
     return dead_letters(advisories).groupBy("stream").agg(*ends)
 

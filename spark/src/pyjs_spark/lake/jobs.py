@@ -1,4 +1,4 @@
-"""Jobs of `pyjs-pipeline`: one table of keys, whose values come from a TOML file or from the command line.
+"""Jobs of `pyjs-pipeline`: each has one table of keys, with values from a TOML file or from the command line.
 
 Each kind of job is a JobKind; cli/config.py lists all of them. In a file, the keys of a job are in the section
 [pipeline]; on the command line they are flags (--name), or positional arguments. All values are handled as text and
@@ -159,10 +159,10 @@ def explained(spans: Sequence[Span], more: str, **said: object) -> Outcome:
 
 
 def read_options(said: Said, options: Mapping[str, str]) -> tuple[dict[str, str], Any]:
-    """Return the options of a job that reads `stream`, as strings and in parsed form.
+    """Return the options of a job that reads the stream named in `said`, as strings and in parsed form.
 
     Raises:
-        OptionError: an option is unknown or not allowed, or names the stream.
+        OptionError: an option is unknown or not allowed, or is the option `stream`.
     """
     if "stream" in map(str.lower, options):
         raise OptionError("option stream: the stream is named beside the other keys, not as an option")

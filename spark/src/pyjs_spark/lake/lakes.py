@@ -3,12 +3,13 @@
     <root>/<stream>/                                        a table; characters not allowed in paths are ~XX
     <root>/<stream>/[data/]date=<day>/part-<first>-<attempt>.parquet
 
-Tasks write files, which become part of the archive when the driver commits them. The progress is in the
-archive itself: for Parquet files in their names; for a table in the sequence that each commit stores, in the
-same atomic step that adds its files. A commit to a table succeeds only if the table ends where the files
-begin. So a run killed before its commit is repeated, and a run killed after its commit is not. Of two concurrent
-runs, the second fails. Many ranges are committed in parts, so that a kill loses at most one part. The next run
-removes uncommitted files of the ranges that it will write again; in a table, only files older than a day.
+Tasks write files, which become part of the archive when the driver commits them. The progress is in the archive
+itself. For Parquet files, it is in the names of the files. For a table, it is the sequence that each commit stores
+in the same atomic step in which it adds its files. A commit to a table succeeds only if the table ends where the
+files begin. So a run killed before its commit is repeated, and a run killed after its commit is not. Of two
+concurrent runs, the second fails. Many ranges are committed in parts, so that a kill loses at most one part. The
+next run removes uncommitted files of the ranges that it will write again. In a table, it removes only uncommitted
+files that are older than a day.
 
 This module does not use the libraries of the formats; see tables/.
 """
@@ -74,7 +75,7 @@ def archive(
     """Write all messages that the lake lacks, and return the new files.
 
     Raises:
-        OptionError: the archive has other options.
+        OptionError: the archive was begun with other options.
         DataLoss: the stream is a different one, or messages were removed before they were archived (with
             failOnDataLoss).
     """

@@ -37,7 +37,7 @@ _names: WeakKeyDictionary[Any, dict[Hashable, str]] = WeakKeyDictionary()
 class FilesSource(DataSource):
     """A data source whose tasks write ranges of streams to files.
 
-    The option `ranges` is a JSON list of arguments for `range_of`.
+    The option `ranges` is a JSON list. Each element is a list with the arguments of one call of `range_of`.
     """
 
     task: Task

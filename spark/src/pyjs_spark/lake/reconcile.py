@@ -1,7 +1,7 @@
 """Comparison of an archive with its stream: by file names, by footers, and by each sequence.
 
-The sequences and storage times in the files are joined with those of the stream (frames.compared), as far as
-the stream still has them. A message that only the files have was removed from the stream later, which is no fault.
+The sequences and storage times in the files are joined with those of the messages that the stream still has
+(frames.compared). A message that only the files have was removed from the stream later, which is no fault.
 A message that only the stream has is a loss. No run of the archive would notice this loss, since the name of a
 file covers the sequence. Different times of one sequence are a loss too: after the archive was written, the stream
 lost its end, and stored other messages under the same sequences.
@@ -54,7 +54,7 @@ class Reconciled:
 
     @property
     def loss(self) -> str:
-        """Return the losses and damage of the archive in one line, or "" if there are none."""
+        """Return one line about the losses and the damage of the archive, or "" if there are none."""
         told = []
         if self.other:
             told.append(f"the archive is of another stream, which was created at {self.other}")
@@ -78,7 +78,7 @@ class Reconciled:
 
     @property
     def trouble(self) -> str:
-        """Return missing and overlapping files, which can be repaired, in one line, or "" if there are none."""
+        """Return one line about missing and overlapping files, which can be repaired, or "" if there are none."""
         told = []
         if self.missing_files:
             low, high = self.missing_files[0]
@@ -148,7 +148,7 @@ def _doubled(files: list[File]) -> list[tuple[int, int]]:
 def _is_damaged(root: str, file: File, found: Reconciled) -> bool:
     """Return whether a file is unreadable, or its sequences do not match its name.
 
-    The rows of an intact file are added to `found`, and the path of a damaged one.
+    The rows of an intact file are counted in `found.rows`; a damaged file is added to `found.damaged`.
     """
     try:
         found.rows += rows_in(file_system(root)[0], file.path, file.low, file.high)

@@ -1,13 +1,13 @@
-"""The progress of a run, in a status file. (On a terminal, Spark shows its own progress bar.)
+"""The progress of a run, in a status file. On a terminal, Spark shows its own progress bar.
 
     {"pipeline": "archive", "state": "running", "started": "...Z", "updated": "...Z", "seconds": 12.5,
      "rows": 1000000, "rows_per_s": 80000, "batches": {"done": 2, "planned": 5}, "lag": {"ORDERS": 1500000},
      "losses": [], "error": ""}
 
-`state` is running, done, failed or interrupted. A batch is one range of sequences; `lag` is the number of
-sequences of each stream that the run has not read yet. While the run lasts, `rows_per_s` covers about the
-last ten seconds; at the end it is the mean of the run. The file is replaced as a whole, so a reader never sees a
-part of it. The clocks are arguments of the constructor. This module does not use Spark.
+`state` is running, done, failed or interrupted. A batch is one range of sequences. For each stream, `lag` is the
+number of sequences that the run has not read yet. While the run lasts, `rows_per_s` covers about the last ten
+seconds; at the end it is the mean of the run. The file is replaced as a whole, so nobody reads a half-written file.
+The clocks are arguments of the constructor. This module does not use Spark.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class Watch:
         self._tell("running")
 
     def lost(self, text: str) -> None:
-        """Add a loss that the plan found to the status."""
+        """Add a loss, which was found before the run, to the later statuses."""
         self._losses.append(text)
 
     def _tell(self, state: str, error: str = "") -> None:

@@ -25,7 +25,7 @@ def object_stream(bucket: str) -> str:
 def kv_config(bucket: str, **more: object) -> dict[str, object]:
     """Return the configuration of a new bucket's stream, which stores one revision of each key in files.
 
-    `more` has further fields of the configuration, which override the others.
+    `more` has further fields of the configuration, which override the default fields.
     """
     return {
         "name": kv_stream(bucket),

@@ -1,7 +1,7 @@
 """A TCP or TLS connection as bytes: one reusable receive buffer, and a deadline for every wait.
 
-This module knows nothing of protocols. The bytes received and not used yet are `data[start:end]` of the buffer. The
-buffer grows to the largest frame received; its content is valid only until the next fill().
+This module knows nothing of protocols. The received bytes that are not used yet are `data[start:end]` of the buffer.
+The buffer grows to the size of the largest frame; its content is valid only until the next fill().
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class ByteStream:
         return True
 
     def line_end(self, deadline_s: float) -> int:
-        """Wait for the end of a line, and return its offset; -1 if the deadline passes first.
+        """Wait for the end of a line; return the offset of this end, or -1 if the deadline passes first.
 
         Raises:
             ConnectionLost: the other side has disconnected.
@@ -109,7 +109,8 @@ class ByteStream:
     def _receive(self, view: memoryview, missing: int, deadline_s: float) -> bool:
         """Receive once, and return False at the deadline.
 
-        If at least LARGE bytes are `missing`, wait for all of them.
+        If at least LARGE bytes are `missing`, the receive waits for all of them, or for LEAST_MAX bytes if more are
+        missing.
         """
         left_s = deadline_s - time.monotonic()
         if left_s <= 0:

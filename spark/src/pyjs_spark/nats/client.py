@@ -185,7 +185,7 @@ class Client:
 
         Raises:
             NoResponders: the subject has no subscriber.
-            RequestTimeout: there is no answer within `timeout_s` seconds, by default those of the settings.
+            RequestTimeout: there is no answer within `timeout_s` seconds; the default is the timeout in the settings.
             AccessDenied: the user may not publish to the subject.
             ConnectionLost: the connection ended.
         """
@@ -208,7 +208,7 @@ class Client:
         """Send a request, and return its answers: stored messages, followed by the status that ends them.
 
         Raises:
-            RequestTimeout: no answer for `timeout_s` seconds, or more than `more` messages.
+            RequestTimeout: no answer came for `timeout_s` seconds, or more than `more` messages came.
         """
         inbox = self._ask(subject, payload, b"")
         answers: list[Reply] = []
@@ -242,10 +242,10 @@ class Client:
         return found
 
     def pump(self, decoder: Pumped, deadline_s: float) -> Reply | None:
-        """Pass received bytes to `decoder` until it stops, or until a message arrives that it cannot decode.
+        """Pass received bytes to `decoder` until the decoder stops, or until a message arrives that it cannot decode.
 
-        Returns this message of the decoder's subscription, or None if the decoder stopped. After None,
-        `decoder.state` has the reason: NEED_MORE if the deadline passed.
+        Such a message is returned if it belongs to the decoder's subscription. If the decoder stopped, None is
+        returned, and `decoder.state` has the reason. The state is NEED_MORE if the deadline passed.
         """
         stream = self._stream
         while True:
@@ -424,9 +424,10 @@ _connected: dict[ConnectSettings, Client] = {}
 
 
 def connected(settings: ConnectSettings) -> Client:
-    """Return this process's connection for `settings`, which is new or has just answered a PING.
+    """Return this process's connection for `settings`.
 
-    A forked process opens its own connection, since two processes must not read from one socket.
+    The connection is new, or has just answered a PING. A forked process opens its own connection, since two processes
+    must not read from one socket.
     """
     client = _connected.pop(settings, None)
     if client is not None and client.pid == os.getpid():

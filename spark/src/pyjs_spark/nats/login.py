@@ -70,7 +70,7 @@ def _wants_tls(address: Address, settings: ConnectSettings, info: Info) -> bool:
 
 
 def connect_options(address: Address, settings: ConnectSettings, info: Info) -> Info:
-    """Return the fields of CONNECT, with the secrets, which are read only now and not stored.
+    """Return the fields of CONNECT, which include the secrets; the secrets are read only now, and are not stored.
 
     Raises:
         BadCredentials: a secret or seed cannot be read, or the server sent no nonce to sign.

@@ -48,7 +48,7 @@ class UserKey:
 
 
 def encoded(raw: bytes) -> str:
-    """Return `raw`, a prefix and a key, followed by its checksum, in base32 without padding."""
+    """Return `raw` and its checksum in base32, without padding; `raw` is a prefix and a key."""
     crc = binascii.crc_hqx(raw, 0).to_bytes(2, "little")
     return base64.b32encode(raw + crc).rstrip(b"=").decode()
 

@@ -93,7 +93,7 @@ def parse_address(server: str) -> Address:
 
 
 def resolve_secret(name: str, value: str) -> str:
-    """Return the secret that `value` denotes: itself, or the content of `env:NAME` or `file:PATH`.
+    """Return the secret that `value` denotes: the value itself, or the content of `env:NAME` or `file:PATH`.
 
     Raises:
         BadCredentials: the variable does not exist, or the file cannot be read.

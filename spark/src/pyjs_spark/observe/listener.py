@@ -84,10 +84,10 @@ def attach(spark: SparkSession, *reporters: Reporter) -> QueryListener:
 
 
 def measured(messages: DataFrame) -> DataFrame:
-    """Return `messages` as a DataFrame of which Spark observes the number of rows, their bytes and their newest `ts`.
+    """Return a DataFrame with the same rows, whose number, bytes and newest `ts` Spark observes.
 
-    Call it directly after `load()`: rows that an earlier filter removes are not counted. Spark counts in its own
-    operators (`DataFrame.observe`), in batches and in streaming queries.
+    Call this function directly after `load()`, since it does not count rows that an earlier filter removes. Spark
+    counts in its own operators (`DataFrame.observe`), in batches and in streaming queries.
     """
     names = set(messages.columns)
     payload = next((each for each in ("data", "value") if each in names), None)

@@ -3,9 +3,9 @@
     {"name": "orders", "batchId": 5, "numInputRows": 40, "batchDuration": 945, "durationMs": {"addBatch": 544, ...},
      "sources": [{"startOffset": {...}, "endOffset": {...}, "latestOffset": {...}}], "observedMetrics": {...}, ...}
 
-The offsets have the format of `read/offsets.py`; sources with other offsets are left out. `latestOffset` is the end
-of each stream after the batch; its field `lost` is the number of sequences that were lost in this run of the
-query.
+The offsets have the format of `read/offsets.py`; sources with other offsets are left out. `latestOffset` has the end
+of each stream after the batch. Its field `lost` has, for each stream, the number of sequences that were lost in this
+run of the query.
 
 Source: StreamingQueryProgress of pyspark 4.2 and 4.3, checked in spark/tests/jvm/datasource/test_observe_run.py.
 """
@@ -103,7 +103,7 @@ def _numbers(said: Mapping[str, Mapping[str, Any]]) -> dict[tuple[str, str], flo
 
 
 def _parts(source: Mapping[str, Any]) -> list[StreamPart]:
-    """Return the streams of one source; none if it is not of this format."""
+    """Return the part of each stream of one source, or [] if the source is not of this format."""
     begin, end, newest = (_decoded(source.get(name)) for name in ("startOffset", "endOffset", "latestOffset"))
     starts, tops, lost = _offsets(begin), _offsets(newest), newest.get("lost") or {}
     found = []
@@ -122,7 +122,7 @@ def _parts(source: Mapping[str, Any]) -> list[StreamPart]:
 
 
 def _decoded(said: object) -> dict[str, Any]:
-    """Return an offset, which Spark reports as JSON or as its text; {} if there is none."""
+    """Return an offset, which Spark reports as a JSON object or as a string, or {} if there is none."""
     found = json.loads(said) if isinstance(said, str) else said
     return found if isinstance(found, dict) else {}
 

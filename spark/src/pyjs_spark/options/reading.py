@@ -1,8 +1,8 @@
 """Options of the data source: their table, and the parser of the strings that Spark passes.
 
 Options are checked on the driver when the data source is created, before any job. Names are case-insensitive,
-as in Spark. Secrets given as `env:NAME` or `file:PATH` keep that form until the client needs them, on the
-machine where the client runs; so no plan contains a secret.
+as in Spark. Secrets given as `env:NAME` or `file:PATH` keep that form until the client reads them on its machine.
+So no plan contains such a secret.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Options of buckets and object stores: which combinations and kinds of read are allowed.
 
-Their streams are named KV_<bucket> and OBJ_<bucket>.
+The stream of a key-value bucket is named KV_<bucket>, and that of an object store OBJ_<bucket>.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ class Position:
 
 
 def refuse(said: Collection[str], names: Iterable[str], why: str) -> None:
-    """Raise OptionError if one of the options `names` was given; `why` is the rest of its message."""
+    """Raise OptionError if one of the options `names` was given; `why` is the end of the error's message."""
     for name in names:
         if name in said:
             raise OptionError(f"option {name} {why}")
@@ -235,7 +235,7 @@ def moments(value: str) -> tuple[tuple[str, int], ...]:
 def _streams(value: str, hint: str) -> dict[str, object]:
     """Return the value of each stream from a JSON object.
 
-    A value {"0": x}, a partition in Kafka's form, means x.
+    A value {"0": x}, in which a user of Kafka names the partition 0, means x.
 
     Raises:
         ValueError: the string is not such an object; the error has `hint`.

@@ -49,7 +49,7 @@ def _subject(value: str) -> str:
 
 
 def subject_fault(value: str) -> str:
-    """Return the reason why a string cannot be the subject of a message; "" if it can."""
+    """Return the reason why a string cannot be the subject of a message, or "" if it can be one."""
     if not value:
         return "no character"
     if re.search(r"[\x00-\x20\x7f]", value):

@@ -2,9 +2,9 @@
 
 pyjs-server offers bulk reads ($JS.API.PYJS.BULK.READ) for streams that allow direct gets. The server answers a
 request with some chunks, and keeps no state. The next request is sent when the last chunk of the previous
-answer has arrived, before that chunk is decoded. While the caller processes a batch, no request is open: even
-if a caller is slow for minutes, no bytes wait for it on the server. The read leaves nothing on the server, so
-it can be repeated.
+answer has arrived, before that chunk is decoded. While the caller processes a batch, no request is open. So even
+if the caller is slow for minutes, no bytes wait on the server. The read leaves nothing on the server, so it can be
+repeated.
 
 If the entries suffice to fill the columns, no records are requested. The client checks the records that it
 receives, which saves CPU time on the server. If a check fails, the request is repeated with checks by the server,
@@ -13,9 +13,9 @@ which then reports damaged records.
     chunk = "PYJB" version u16 flags u16 first u64 next u64 stream_first u64 stream_last u64
             entries u32 data_size u32 segment u32 lost u32 incarnation u64   entry* (40 each)  data
 
-A chunk has every existing message in [first, next) that was requested. It also has the stream's first
-sequence at the time of the answer. That sequence shows, without another request, whether missing messages were
-trimmed or deleted.
+A chunk has all requested messages in [first, next) that exist. It also has the first sequence that the stream had
+at the time of the answer. This sequence shows, without another request, whether missing messages were removed at the
+beginning of the stream, or deleted one by one.
 
 Source: docs/bulk-read.md.
 """
@@ -75,7 +75,7 @@ class Chunk(NamedTuple):
 
 
 def parse_chunk(payload: memoryview) -> Chunk:
-    """Return the chunk in a message, which refers to the memory of the payload.
+    """Return the chunk in the payload of a message; the chunk refers to the memory of the payload.
 
     Raises:
         ProtocolError: the payload is not a valid chunk.
@@ -235,7 +235,7 @@ class _Read:
     # -- answers ----------------------------------------------------------------------------------------------------
 
     def _next_chunk(self) -> Chunk | None:
-        """Return the next chunk. After the last chunk of a request, send the next request first."""
+        """Return the next chunk; if no more chunks are expected, send a request first."""
         if self._kept:
             return self._known(parse_chunk(memoryview(self._kept.popleft())))
         if not self._is_waiting:
@@ -256,9 +256,9 @@ class _Read:
             self._ask(chunk.next, room)
 
     def _known(self, chunk: Chunk) -> Chunk:
-        """Return a chunk after a check that it begins where the previous chunk ended.
+        """Check that a chunk begins where the previous chunk ended, and return the chunk.
 
-        The lost sequences that the chunk reports are counted.
+        The sequences that the chunk reports as lost are counted.
 
         Raises:
             ConnectionLost: the chunk begins at another sequence.
@@ -277,7 +277,7 @@ class _Read:
         return chunk
 
     def _receive(self) -> memoryview:
-        """Return the payload of the next part of the answer, which is valid until the next receive.
+        """Return the payload of the next part of the answer; the payload is valid until the next receive.
 
         Raises:
             RequestTimeout: there is no answer in time.
@@ -356,7 +356,7 @@ class _Read:
     def _refused(self, error: ApiError) -> None:
         """Handle an error of the server.
 
-        The error is raised as the corresponding exception, or the read waits before a retry, or the read ends.
+        Depending on the error, the corresponding exception is raised, the read waits before a retry, or it ends.
         """
         self._forget()
         if error.err_code == REFUSED:

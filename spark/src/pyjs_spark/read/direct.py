@@ -1,14 +1,14 @@
-"""Messages of one range by direct get: for streams whose consumers remove the messages that they read.
+"""Reads the messages of one range by direct get, for streams whose consumers remove the messages that they read.
 
 On a workqueue or interest stream, a consumer for the read would take messages away from other consumers, or
 would be refused. A direct get of a message by its sequence removes nothing. With `allow_direct`, one request gets
-many messages; otherwise, one (STREAM.MSG.GET). Messages of such a stream may be removed during the read, so
-only a re-created stream counts as data loss. A limits stream can be read by direct get too, with the same rules
-about losses as in pull.py.
+many messages; without it, each request gets one message (STREAM.MSG.GET). Messages of such a stream may be removed
+during the read, so only a re-created stream counts as data loss. A limits stream can be read by direct get too; then
+the rules about losses are those of pull.py.
 
 A direct get may be answered by a mirror (`mirror_direct`), which may lack messages, or by a replica that lags
-behind. So answers from a mirror are discarded, and if a replica has no more messages, the read requests them
-from the leader.
+behind. So answers from a mirror are discarded, and if a replica has no more messages, the read requests the next
+message from the leader.
 
 A batched answer appends headers in this order: Nats-Stream, Nats-Subject, Nats-Sequence, Nats-Time-Stamp,
 Nats-Num-Pending, Nats-Last-Sequence. The function `stored` removes these headers.

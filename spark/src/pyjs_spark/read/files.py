@@ -121,7 +121,7 @@ class _Read:
     def _removed(self, segment: Contents) -> None:
         """Handle a segment whose file has disappeared since the read began.
 
-        Its messages were removed, or they are lost.
+        The messages of the segment were removed, or they are lost.
         """
         low = max(segment.base_seq, self.decoder.last_seq + 1)
         again = snapshot_of(self._place, self._what.stream)
@@ -185,7 +185,7 @@ class _Read:
 
 
 class Piece(NamedTuple):
-    """Entries [first, end), whose records are the `size` bytes from `base` on."""
+    """Entries [first, end), whose records are in the `size` bytes from `base` on."""
 
     first: int
     end: int
@@ -194,7 +194,7 @@ class Piece(NamedTuple):
 
 
 def pieces(rows: Any) -> Iterator[Piece]:
-    """Yield the pieces with the records of the entries `rows`, in order."""
+    """Divide the records of the entries `rows` into pieces, and yield the pieces in order."""
     begins = rows["offset"].astype(np.int64)
     ends = begins + rows["subject_len"] + rows["size"] + RECORD_SIZE_MIN
     ends += np.where(rows["flags"] & EXTENDED, 16, 0)

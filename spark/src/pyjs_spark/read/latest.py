@@ -8,8 +8,8 @@ Messages may be replaced during the read. For every subject that exists during t
 one message, which was the subject's last message at some moment of the read. If a message is replaced before its
 delivery, the replacement is delivered later, since sequences rise. If it is replaced after its delivery, the
 replacement is recognised by the hash of its subject and dropped. At the end, the consumer's pending count is
-unreliable. So the read requests a message after the last delivered one, and starts again if the consumer has
-omitted one.
+unreliable. So the read requests the next message after the last delivered one. If this message was stored before the
+consumer was created, the consumer has omitted it, and the read starts again.
 
 Source: ADR-8 (watchers read buckets the same way); both servers' behaviour is checked in spark/tests/kv/test_kv.py.
 """
@@ -58,7 +58,7 @@ def read_latest(client: Client, what: ReadRange, report: Report | None = None) -
 
 
 def apart(subjects: tuple[str, ...]) -> list[tuple[str, ...]]:
-    """Return the subjects in groups without overlaps, since a server accepts only such filters for one consumer."""
+    """Return groups of subjects that do not overlap, since one consumer may not have filters that overlap."""
     groups: list[tuple[str, ...]] = []
     for subject in subjects:
         fits = (group for group in groups if not any(overlaps(subject, other) for other in group))
@@ -150,9 +150,9 @@ class LatestRead(pull.PullRead):
     def _is_pending(self) -> bool:
         """Return whether any message is left, after a request that found none.
 
-        Each request makes nats-server (2.15.1) skip at most one message that was removed since the consumer
-        was created. So the request is repeated at once, at most as often as there may be such messages before the
-        next one.
+        Each request makes nats-server (2.15.1) skip at most one message that was removed since the consumer was
+        created. So the request is repeated at once, at most as often as there may be removed messages before the
+        next existing message.
         """
         at = self._decoder.last_seq + 1
         self._empty = self._empty + 1 if at == self._empty_at else 1
@@ -186,7 +186,7 @@ class LatestRead(pull.PullRead):
         return bool(info["num_pending"])
 
     def _is_reached(self) -> bool:
-        """Return True: end() checks whether a consumer without pending messages has omitted one."""
+        """Return True, because end() checks whether a consumer without pending messages has omitted a message."""
         return True
 
     def _state(self) -> StreamState:

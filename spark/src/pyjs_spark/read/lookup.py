@@ -41,7 +41,7 @@ def fits(pattern: str, name: str) -> bool:
 def stream_names(client: Api, wanted: Iterable[str]) -> list[str]:
     """Return the sorted names of the wanted streams.
 
-    A pattern in `wanted` stands for all streams that match it. A stream that is wanted by its name may not exist.
+    A pattern in `wanted` stands for all streams that match it. A name is returned even if no such stream exists.
     """
     wanted = tuple(wanted)
     patterns = [_regex(each) for each in wanted if is_pattern(each)]
@@ -120,7 +120,7 @@ def has_message(client: Api, stream: str, low: int, high: int, subjects: tuple[s
 
 
 def _seqs_from(client: Api, stream: str, seq: int, subjects: tuple[str, ...]) -> Iterator[int]:
-    """Yield the sequence of the first message from `seq` on with each of the subjects."""
+    """For each subject, yield the sequence of its first message from `seq` on, if there is one."""
     for subject in subjects or (">",):
         found = _message_seq(client, stream, {"seq": seq, "next_by_subj": subject})
         if found is not None:

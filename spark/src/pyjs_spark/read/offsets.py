@@ -68,7 +68,7 @@ def from_json(said: Mapping[str, object]) -> Offsets:
 
 
 def cut_in(said: Mapping[str, object]) -> Cut | None:
-    """Return the rules for cutting ranges that an offset has, or None if it has none.
+    """Return the rules for cutting ranges in an offset, or None if the offset has no rules.
 
     Raises:
         SparkError: the rules are damaged.

@@ -1,8 +1,8 @@
 """Plans of a read: ranges of sequences, the next offset and lost messages, computed from the states of streams.
 
-Pure functions of counts and sequences; they send no requests. All ranges are [low, high). A range of n sequences
-has n messages, or fewer if some were deleted. So limits on rows are never exceeded, and a reader must not rely on
-counts of messages.
+The functions are pure: they compute with counts and sequences, and send no requests. All ranges are [low, high). A
+range of n sequences has n messages, or fewer if some were deleted. So limits on rows are never exceeded, and a reader
+must not rely on counts of messages.
 """
 
 from __future__ import annotations
@@ -217,7 +217,7 @@ def backlog(base: Mapping[str, StreamOffset], states: Mapping[str, StreamState])
 
 
 def rows_of_bytes(size_max: int, counts: Mapping[str, int], states: Mapping[str, StreamState]) -> int:
-    """Return the probable number of rows in `size_max` bytes, estimated from each stream's mean message.
+    """Return the probable number of rows in `size_max` bytes, estimated from the mean message size of each stream.
 
     The result is at most the sum of `counts`.
     """
@@ -282,9 +282,9 @@ def between(start: Mapping[str, StreamOffset], end: Mapping[str, StreamOffset]) 
 def partitions(spans: Sequence[tuple[Span, StreamState]], cut: Cut) -> list[Span]:
     """Cut spans into the ranges of single tasks, in the order of streams and sequences.
 
-    The number of ranges is that of `cut`, or one for each `rows_min` messages if that is fewer. No range has more
-    than `rows_max` sequences, unless most messages of a stream were deleted. Then the sequences of the remaining
-    messages are unknown, and tasks for empty ranges would cost more than large tasks.
+    The number of ranges is `cut.partitions`, or lower if the ranges would then have fewer than `cut.rows_min`
+    messages. No range has more than `cut.rows_max` sequences, unless most messages of a stream were deleted. Then the
+    sequences of the remaining messages are unknown, and tasks for empty ranges would cost more than large tasks.
     """
     total = sum(span.count for span, _ in spans)
     pieces: list[Span] = []

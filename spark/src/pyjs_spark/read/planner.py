@@ -272,7 +272,7 @@ class Planner:
             self._tell(line)
 
     def _tell(self, line: str) -> None:
-        """Log, once, a finding that does not end the read."""
+        """Log a finding that does not end the read, unless the same finding was logged before."""
         if line not in self._told:
             if len(self._told) >= TOLD_MAX:
                 self._told.clear()
@@ -337,7 +337,8 @@ def _until(state: StreamState, offsets: Iterable[StreamOffset | None]) -> Stream
     """Return the state as if the stream ended at the last of these offsets.
 
     The offsets are the target and the start of a query. The start is after the target if the query starts at the end
-    of the stream and messages arrived in between. A stream that was re-created since then has no messages to read.
+    of the stream, and messages arrived after the target was set. A stream that was re-created since then has no
+    messages to read.
     """
     ends = [at.next for at in offsets if at is not None and at.created == state.created]
     return state.until(max(ends, default=state.first_seq))

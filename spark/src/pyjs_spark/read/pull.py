@@ -4,13 +4,13 @@ The consumer is ephemeral, has ack policy none, and begins at the range's first 
 nothing on the server and can be repeated. At most one request is open, and none while the caller processes a batch.
 So even if a caller is slow for minutes, no bytes wait on the server, which would otherwise close the connection.
 
-The read ends at the last sequence of the range, or when the stream has no more messages in it. Messages are
-not counted, since some may be deleted. A consumer without pending messages does not prove the end of the range:
-in a cluster the consumer may be on a replica that lags behind, and nats-server (2.15.1) sometimes counts too few
-while messages are deleted. Then the read asks the stream's leader whether there are more messages, and if so
-waits for them. If sequences have no message, the stream's first sequence shows whether they were trimmed during
-the read (ranges.Losses). After a lost connection, a lost consumer or a missing delivery, a new consumer
-continues after the last row.
+The read ends at the last sequence of the range, or when the stream has no more messages in the range. Messages are
+not counted, since some may be deleted. A consumer without pending messages does not prove the end of the range: in a
+cluster the consumer may be on a replica that lags behind, and nats-server (2.15.1) sometimes counts too few pending
+messages while messages are deleted. So the read asks the stream's leader whether there are more messages, and waits
+for them if there are. If sequences have no message, the stream's first sequence shows whether messages were removed
+at the beginning of the stream during the read (ranges.Losses). After a lost connection, a lost consumer or a missing
+delivery, a new consumer continues after the last row.
 
 Source: ADR-13 (pull requests and their statuses); both servers are checked in spark/tests/read/test_pull.py.
 """
@@ -60,11 +60,11 @@ OVERHEAD = 1024  # maximum bytes that a server counts for a message in addition 
 
 
 def read_range(client: Client, what: ReadRange, report: Report | None = None) -> Iterator[pa.RecordBatch]:
-    """Yield the messages of the range in order, in batches of up to `batch_rows` and 32 MiB.
+    """Yield the messages of the range in order, in batches of at most `batch_rows` rows and 32 MiB.
 
-    Workqueue and interest streams are read by direct get (direct.py), and so are streams for which no
-    consumer can be created: the limit is reached, or the subjects overlap. If the mode is `consumer`, such a
-    range is refused.
+    Workqueue and interest streams are read by direct get (direct.py). So are streams for which no consumer can be
+    created, because they have too many consumers or the subjects overlap. If the mode is `consumer`, such a range is
+    refused.
 
     Raises:
         OptionError: no consumer can read the range, and the mode allows no other way.
@@ -98,7 +98,7 @@ def read_range(client: Client, what: ReadRange, report: Report | None = None) ->
 def inactive_ns(info: dict[str, Any] | None) -> int:
     """Return the inactive threshold for the consumer in ns.
 
-    It is shorter than usual if the stream limits it.
+    The threshold is lower than usual if the stream's configuration has a lower limit for it.
     """
     limits = info["config"].get("consumer_limits") or {} if info is not None else {}
     return min(INACTIVE_THRESHOLD_NS, limits.get("inactive_threshold") or INACTIVE_THRESHOLD_NS)
@@ -265,7 +265,7 @@ class PullRead:
     def _receive(self) -> int:
         """Read until the request ends.
 
-        Return DONE, FULL (the batch), ENOUGH, or NEED_MORE (the request ended early).
+        Return DONE or ENOUGH, or FULL if the batch is full, or NEED_MORE if the request ended early.
         """
         wait_s = self._client.settings.timeout_s + (self._what.fetch_expires_s if self._waits else 0)
         deadline_s, before = time.monotonic() + wait_s, self._progress()
@@ -302,7 +302,7 @@ class PullRead:
         raise ConnectionLost(f"{self._client.address}: nothing came for {wait_s:g} s, not even a status")
 
     def _ended(self, status: Reply) -> int | None:
-        """Return the state of the read if a status ends the request; None if the request continues.
+        """Return the state of the read if a status ends the request, or None if the request continues.
 
         Raises:
             Broken: the consumer is gone.

@@ -100,7 +100,7 @@ def _time(kind: str, value: Any, bounds: Bounds) -> Bounds:
 def _span(kind: str, value: int, unit: int) -> tuple[int | None, int | None] | None:
     """Return the range [low, high) of the values that match the filter, or None if they form no range.
 
-    `unit` is the resolution of the column: its value v stands for [v, v + unit).
+    `unit` is the resolution of the column: a value v of the column stands for [v, v + unit).
     """
     ranges: dict[str, tuple[int | None, int | None]] = {
         "EqualTo": (value, value + unit),
@@ -142,7 +142,10 @@ def _subject(kind: str, value: Any, bounds: Bounds, subjects: tuple[str, ...]) -
 
 
 def _is_literal(subject: str) -> bool:
-    """Return whether a server-side filter matches only this subject; U+FFFD may stand for any other bytes."""
+    """Return whether `subject`, as a filter of the server, matches only this subject.
+
+    The result is False for a subject with U+FFFD, since this character may stand for any other bytes.
+    """
     return is_subject(subject) and not {"*", ">"} & set(subject.split(".")) and "\ufffd" not in subject
 
 

@@ -1,8 +1,8 @@
 """The range that a task reads, its losses, and its retries.
 
-A range is [low, high) of one stream's sequences, planned before the task runs. Messages may be removed
-between the plan and the read. Single deletions are allowed. Messages trimmed at the beginning of the stream are data
-loss, and so is a re-created stream, which has another creation time (`created`).
+A range is [low, high) of one stream's sequences, planned before the task runs. Messages may be removed between the
+plan and the read. Deletions of single messages are allowed. It is data loss if messages are removed at the beginning
+of the stream ("trimmed"), or if the stream is re-created and so has another creation time (`created`).
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ class Losses:
             LOG.warning("stream %s: messages %d to %d: %s", self._what.stream, low, high - 1, why)
 
     def _trimmed(self, low: int, first_seq: int, missing: int) -> None:
-        """Count messages below `first_seq` as lost, at most `missing` from `low` on, since the others were read."""
+        """Count the messages from `low` to below `first_seq` as lost, but at most `missing`; the others were read."""
         if not self._what.keeps_all:
             return
         low, first_seq = max(low, self._first_seq), min(first_seq, self._what.high)
@@ -192,7 +192,7 @@ class Losses:
 
 
 class Patience:
-    """A retry policy that tolerates several consecutive failures, with longer pauses and new connections."""
+    """A retry policy that tolerates several consecutive failures, with growing pauses and new connections."""
 
     def __init__(self, client: Client, report: Report) -> None:
         self._client = client

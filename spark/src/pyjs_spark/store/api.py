@@ -1,7 +1,7 @@
-"""Answers to a plan's requests from the files of a store directory, with the fields that a plan needs.
+"""Answers a plan's requests from the files of a store directory; an answer has only the fields that a plan needs.
 
-The requests are those of lookup.py: names of streams, state of a stream, first message after a time. So the same
-planner works with and without a server.
+The requests are those of lookup.py: the names of the streams, the state of a stream, and the first message after a
+time. So the same planner works with and without a server.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ def file_name(name: str) -> str:
 
 
 def segment_numbers(names: Iterable[str], suffix: str) -> list[int]:
-    """Return the numbers of segments (.seg) or index files (.idx) among the names of a directory, ascending."""
+    """Return the numbers in the names of segments (.seg) or of index files (.idx) in a directory, ascending."""
     stems = (name.removesuffix(suffix) for name in names if name.endswith(suffix))
     return sorted(
         int(stem) for stem in stems if stem.isascii() and stem.isdigit() and f"{int(stem):08d}" == stem

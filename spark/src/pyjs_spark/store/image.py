@@ -60,12 +60,12 @@ class Header:
 
     @property
     def cipher(self) -> int:
-        """The algorithm that encrypts the body; 0: not encrypted."""
+        """The algorithm that encrypts the body, or 0 if the body is not encrypted."""
         return self.flags & CIPHERS
 
     @property
     def codec(self) -> int:
-        """The codec that compresses the body; 0: not compressed."""
+        """The codec that compresses the body, or 0 if the body is not compressed."""
         return self.flags & CODECS
 
 
@@ -97,9 +97,9 @@ def unknown_format(header: Header, what: str) -> BadStore:
 
 
 class Image:
-    """The image of a plain file, which owns the file descriptor.
+    """The image of a plain file; it owns the file descriptor.
 
-    The classes of the other images override `read`.
+    The classes of other images override `read`.
     """
 
     unit = "byte"  # the unit of offsets in error texts
@@ -144,7 +144,10 @@ class EncryptedImage(Image):
         return self._key.decrypted(self.header.cipher, self.header.nonce, data, at)
 
     def _find_end(self) -> int:
-        """Return the offset of the mark or, if it is missing, of the end of an incomplete or damaged last write."""
+        """Return the offset of the mark, or the offset at which the last write ends if the mark is missing.
+
+        If the mark is missing, the last write is incomplete or damaged.
+        """
         size = end = max(os.fstat(self._fd).st_size, self.shift)
         while end > self.shift:
             begin = max(end - CHUNK_SIZE, self.shift)
@@ -237,7 +240,7 @@ class PackedImage(Image):
 
 
 def unzipped(packed: bytes, size: int) -> bytes | None:
-    """Return the decompressed chunk, which must have `size` bytes, or None if it is damaged."""
+    """Return the `size` bytes of a decompressed chunk, or None if the chunk is damaged."""
     cramjam = needed("cramjam", "compressed segments")
     out = bytearray(size)
     try:

@@ -1,4 +1,6 @@
-"""Index files: the entries of a segment, without payloads. A cache, used only if it is intact and fits the segment.
+"""Index files, each of which has the entries of a segment, without payloads.
+
+An index file is a cache: it is used only if it is intact and fits the segment.
 
     index = header (128)  entry* (40)  subject* (24)  removal* (8)  names  padding  checksum
 
@@ -155,7 +157,7 @@ def _parts_in(plain: bytes, entries: int, subjects: int, removals: int) -> tuple
 
 
 def _decrypted(data: bytes, key: StreamKey | None) -> bytes:
-    """Return the index in a file, decrypted if necessary; b"" if that fails."""
+    """Return the index in a file, decrypted if necessary, or b"" if the key does not decrypt the index."""
     algorithm = int.from_bytes(data[12:16], "little")
     if len(data) < OUTER_SIZE or algorithm == 0:
         return data

@@ -240,10 +240,10 @@ class _Scan:
         return is_sound and checksum.startswith(self._data[begin:end])
 
     def _cut_at(self, used: int) -> int:
-        """Return the end of an interrupted write whose last nonzero byte is before `used`.
+        """Return the end of an interrupted write, or 0 if no write can have been interrupted here.
 
-        The result is 0 if the rest is damage. If the data of the write ends with zeros, the zeros extend to the end
-        of the page, and reserved zeros follow.
+        `used` is the offset after the last nonzero byte. If a sector ends there, the write was interrupted there.
+        Otherwise the data of the write must end with zeros up to the end of the page, and reserved zeros must follow.
         """
         shift = self._image.shift
         if (used + shift) % SECTOR_SIZE == 0:
@@ -274,7 +274,7 @@ class _Scan:
         return bool(RECORD.unpack_from(record)[-1] == check_of(hash_of(record, 0, length)))
 
     def _candidates(self, at: int) -> Iterator[int]:
-        """Yield the offsets from `at` on at which a record may begin, in blocks."""
+        """Yield the offsets from `at` on at which a record may begin."""
         size = len(self._data)
         for begin in range(at, size - RECORD_SIZE_MIN + 1, STEP):
             count = min(STEP, size - RECORD_SIZE_MIN + 1 - begin)

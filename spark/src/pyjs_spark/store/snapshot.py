@@ -1,12 +1,12 @@
 """All segments of a stream combined: their sequences and removals. A damaged stream raises an error.
 
-Records in one segment about other segments (removals, the first sequence, a missing end) are applied as at a
-start of the server. A directory in use changes during the read. A snapshot has each file as it was when
-opened, and files are opened in order. So the snapshot has everything that was written before the first file was
-opened, and later messages up to some point without a gap. Files that look damaged are read again before an error is
-raised, since a write may be in progress.
+A segment may have records about other segments (removals, the first sequence), and its end may be missing. Both are
+handled as a server handles them at its start. A directory in use changes during the read. A snapshot has each file
+as it was when the file was opened, and files are opened in order. So the snapshot has everything that was written
+before the first file was opened, and later messages up to some point without a gap. Files that look damaged are read
+again before an error is raised, since a write may be in progress.
 
-This process caches the contents of a segment for as long as its files do not change.
+A process caches the contents of a segment until a file of the segment changes.
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ class Snapshot:
         self.last_seq = known.next_seq - 1
 
     def _end_purge(self, purge: Purge) -> None:
-        """Treat messages that an unfinished purge had still to remove as removed, as a server does at its start."""
+        """Treat all messages that an unfinished purge removes as removed, as a server does at its start."""
         end_seq = min(purge.before_seq, self.last_seq + 1)
         if not purge.subject:
             self.floor = max(self.floor, end_seq)
@@ -235,7 +235,7 @@ def _opened(stream: StreamPlace, number: int) -> Image:
 
 
 def contents_of(stream: StreamPlace, image: Image, number: int, is_doubted: bool = False) -> Contents:
-    """Return the contents of an open segment, without the index file if `is_doubted`.
+    """Return the contents of an open segment; if `is_doubted`, the index file is not used.
 
     Raises:
         FileNotFoundError: the stream was re-created since.

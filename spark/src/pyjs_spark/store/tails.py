@@ -1,4 +1,4 @@
-"""The index files of open segments that an account stores together in one file, `tails`.
+"""The file `tails` of an account, which has the index files of the open segments of the account's streams.
 
     <account>/tails = envelope of kind 6 *, each of {"streams": {directory of a stream: [number, index file]}}
 
@@ -22,7 +22,7 @@ Tails = dict[str, tuple[int, bytes]]
 
 
 def signature(path: str) -> Signature:
-    """Return a value that changes when a file changes; MISSING if it does not exist."""
+    """Return a value that changes when a file changes, or MISSING if the file does not exist."""
     try:
         found = os.stat(path)
     except OSError:
@@ -39,7 +39,7 @@ def tails_signature(messages: str) -> Signature:
 
 
 def kept_index(messages: str, number: int) -> bytes | None:
-    """Return the index file of a segment from `tails`, or None if it is not there."""
+    """Return the index file of a segment from `tails`, or None if `tails` does not have it."""
     tail = _tail_of(messages)
     return tail[1] if tail is not None and tail[0] == number else None
 

@@ -266,8 +266,8 @@ class Delivery:
     def _before(self) -> list[Marker]:
         """Begin the batch if necessary; return the markers of earlier attempts that the check needs.
 
-        If this run began the batch, only the marker of this partition is needed. If another run began it, its
-        partitions may have been different, so all markers are needed.
+        If this run began the batch, only the marker of this partition is needed. If another run began the batch, the
+        partitions of that run may have been different, so all markers are needed.
         """
         place, newest = self._place, self._newest
         if newest is None or newest.batch < place.batch:
@@ -329,7 +329,7 @@ class Delivery:
         )
 
     def _replay(self, marker: Marker, before: list[Marker], mine: Marker | None) -> ReplayCheck | None:
-        """Return the check against messages of earlier attempts at the batch, or None if no check is needed.
+        """Return the check of rows against messages of earlier attempts at the batch, or None if none is needed.
 
         Raises:
             ReplayDiffers: an earlier attempt was for another stream, or its messages are unknown.
@@ -351,7 +351,7 @@ class Delivery:
         return ReplayCheck(found, self._what, keeps_subjects=self._target.keeps_subjects)
 
     def _check_evidence(self) -> None:
-        """Raise ReplayDiffers if messages were removed, and the duplicate window cannot prove that they existed."""
+        """Raise ReplayDiffers if messages were removed, and the server may no longer remember their ids."""
         if self._missing and not self._is_in_window(self._target.age_ns(self._begun_ns)):
             raise ReplayDiffers(
                 f"{self._what}: an earlier attempt wrote some of it, and {self._missing} messages left the "
@@ -404,7 +404,7 @@ class Delivery:
             self._sent_at_s = time.monotonic()
 
     def _pieces(self, columns: Columns) -> Iterator[tuple[int, int]]:
-        """Yield ranges of rows to send at once, limited by a share of the window and by size."""
+        """Yield ranges of rows that are sent at once, each with limited numbers of rows and bytes."""
         most = max(1, self._options.max_in_flight // PIECES_IN_WINDOW)
         offsets, low = columns.data[0], 0
         while low < columns.rows:

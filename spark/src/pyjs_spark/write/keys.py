@@ -1,4 +1,4 @@
-"""Keys of the progress bucket: JSON values, each replaced only at the revision that was read.
+"""Keys of the progress bucket; a value, which is JSON, is replaced only if the key has the expected revision.
 
     bucket   pyjs-sinks (option progressBucket): the stream KV_pyjs-sinks, created by the first write that needs it
 
@@ -67,9 +67,9 @@ class Keys:
         return patiently(self._retries, lambda: self.read(*keys), self._client)
 
     def write(self, key: str, value: Mapping[str, Any], revision: int) -> int | None:
-        """Replace the value at a revision, and return the new revision, or None on a conflict.
+        """Replace the value of a key that has `revision`, and return the new revision.
 
-        Revision 0 means that the key is new.
+        The result is None if the key has another revision. Revision 0 means that the key is new.
 
         Raises:
             PublishFailed: the server refused the value, or did not acknowledge it.

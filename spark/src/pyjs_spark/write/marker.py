@@ -80,12 +80,15 @@ class Progress:
         return self._markers(self.keys.read(f"{self._sink_id}.*"))
 
     def read_own(self, part: int) -> tuple[Marker | None, BatchMark | None]:
-        """Return the marker of a partition, and the mark of the newest batch; None if missing."""
+        """Return the marker of a partition, and the mark of the newest batch; each is None if it is missing."""
         found = self.keys.read(f"{self._sink_id}.{part}", self._batch_key)
         return self._markers(found).get(part), self._batch_in(found)
 
     def begin(self, mark: BatchMark) -> BatchMark:
-        """Replace the mark of a batch at its revision; return the mark that is stored afterwards."""
+        """Replace the mark of the newest batch if its revision is the known one; return the mark that is then stored.
+
+        This may be the mark of another task.
+        """
         revision = self.keys.write(self._batch_key, _stored_part(mark), mark.revision)
         if revision is not None:
             return replace(mark, revision=revision)
@@ -93,7 +96,7 @@ class Progress:
         return self._batch_in(self.keys.read_patiently(self._batch_key)) or mark
 
     def write(self, part: int, marker: Marker) -> Marker:
-        """Replace a marker at its revision; return the marker with the new revision.
+        """Replace a marker if its revision is the known one; return the marker with the new revision.
 
         Raises:
             WriterReplaced: the key has a newer revision, which this write did not create.

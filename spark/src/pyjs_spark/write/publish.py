@@ -2,8 +2,8 @@
 
 There is no thread: while the window has room, frames are sent; otherwise acknowledgements are read. If a row
 is not acknowledged in time, or before its connection ends, it is published again with its message id. If the
-server already has the message, the answer is "duplicate". If the duplicate window may be too short for that, `stored`
-first searches the stream. Messages are in the order of the rows, unless some have to be published again.
+server already has the message, the answer is "duplicate". The duplicate window may be too short for this answer, so
+`stored` can first search the stream. Messages are in the order of the rows, unless some have to be published again.
 
 Source: nats.docs "JetStream Publish"; the answers of both servers are checked in spark/tests/write/test_publish.py.
 """
@@ -144,9 +144,9 @@ class Publisher:
 
     @contextmanager
     def _enduring(self) -> Iterator[None]:
-        """Reset the count of failures when acknowledgements arrive.
+        """Reset the count of failures if acknowledgements arrive in the `with` block.
 
-        After a lost connection, publish the rest again.
+        If the connection is lost in the block, publish the unacknowledged messages again.
         """
         before = self._acks.waiting
         lost: SparkError | None = None

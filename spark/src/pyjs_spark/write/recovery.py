@@ -1,10 +1,9 @@
 """Finds messages of an earlier attempt at a batch in the stream, by the header that the sink adds to every message.
 
-This is only needed after a crash or a lost connection: the stream is read once, from the place where the batch
-began. Before that, a message is published that the stream must refuse; the refusal proves that all earlier messages
-were handled.
-Bytes from the connection of a dead process may still arrive at the server, so the end of the stream is read
-until no new messages arrive.
+This is needed only after a crash or a lost connection. The stream is read from the place where the batch began.
+Before each read, a message is published that the stream must refuse; the refusal proves that all earlier messages
+were handled. Bytes from the connection of a dead process may still arrive at the server, so the end of the stream is
+read again until no new messages arrive.
 
 A repeated batch must be equal to its first attempt. If a stored row has other content, or another place, then the
 query returned other rows or partitions than before, and the write fails.
@@ -107,7 +106,7 @@ class Recovery:
         return int(last[1])
 
     def _scan(self, low: int, high: int, found: Found) -> bool:
-        """Add the rows of the batch in [low, high) to `found`, and return whether there were any."""
+        """Add to `found` the rows of the batch that are stored in [low, high); return whether there are any."""
         if low >= high:
             return False
         what = ReadRange(
@@ -126,7 +125,7 @@ class Recovery:
         return count > 0
 
     def _take(self, batch: pa.RecordBatch, found: Found) -> int:
-        """Add the messages of `batch` that are rows of the batch to recover to `found`, and return their number."""
+        """Add to `found` those of the read messages that are rows of this batch of the sink; return their number."""
         mark = re.escape(self.batch_mark)
         of_row = re.compile(rb"(?i)\r\n(nats-msg-id|pyjs-sink): %b(\d+):(\d+)\r\n" % mark)
         headers = batch.column(1)

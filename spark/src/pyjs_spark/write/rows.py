@@ -242,7 +242,7 @@ class RowReader:
         self._check_limit(sizes, self._size_max, first, why)
 
     def _check_limit(self, sizes: pa.Array, size_max: int, first: int, why: str) -> None:
-        """Raise RowRefused if a size and that of the sink's headers together are above `size_max`."""
+        """Raise RowRefused if a size is above `size_max` together with the size of the sink's headers."""
         most = size_max - self._own_size
         if len(sizes) and pc.max(sizes).as_py() > most:
             at = pc.index(pc.greater(sizes, most), True).as_py()
@@ -263,7 +263,7 @@ def _shown(text: str | None) -> str:
 
 
 def _plain(array: pa.Array) -> pa.Array:
-    """Return a column of strings or bytes whose 4-byte offsets start at its first value."""
+    """Return a column as strings or bytes with offsets of 4 bytes."""
     kind = array.type
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
         return array
@@ -272,7 +272,7 @@ def _plain(array: pa.Array) -> pa.Array:
 
 
 def _with_lists(column: pa.MapArray) -> pa.MapArray:
-    """Return maps of lists whose entries begin with those of the first row.
+    """Return a column of maps as maps of lists, in an array whose entries begin with those of the first row.
 
     Null rows become empty maps.
     """
@@ -287,7 +287,7 @@ def _with_lists(column: pa.MapArray) -> pa.MapArray:
 
 
 def _owner(offsets: pa.Array) -> Callable[[int], int]:
-    """Return a function that returns the index of the row that contains the entry with a given index."""
+    """Return a function from the index of an entry to the index of the row that contains the entry."""
     return lambda at: bisect_right(offsets.to_pylist(), at) - 1
 
 

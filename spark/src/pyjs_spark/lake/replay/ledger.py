@@ -1,11 +1,11 @@
-"""Progress of a replay: the key `<id>.replay` in the bucket of the sink's progress (option progressBucket).
+"""The progress of a replay, which is the key `<id>.replay` in the sink's progress bucket (option progressBucket).
 
     {"v": 1, "definition": {...}, "created": "...", "batch": 3, "low": 2000001, "high": 3000001, "state": "begun"}
 
 `created` is the creation time of the archived stream. The state of a batch is `begun` before its first message is
 sent, and `done` after its last acknowledgement. After a kill in between, the next run repeats the same batch, even
-if the archive has changed. Each write states the revision that was read before; so of two concurrent runs of
-one replay, one fails.
+if the archive has changed. Each write names the revision that its run knows; if the key has another revision, the
+write is refused. So of two concurrent runs of one replay, one fails.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Ledger:
 
 
 def check_same(found: Replay, ledger: Ledger, created: str) -> None:
-    """Raise OptionError if the id belongs to another replay, and DataLoss if it belongs to another archive."""
+    """Raise OptionError if the id belongs to another replay, and DataLoss if the archive is of another stream."""
     ours = found.definition()
     for name, value in ours.items():
         if ledger.definition.get(name) != value:
@@ -71,7 +71,7 @@ def read(client: Client, found: Replay, created: str) -> Ledger:
 
 
 def write(client: Client, found: Replay, ledger: Ledger) -> Ledger:
-    """Store a ledger if the revision of its key has not changed, and return it with the new revision.
+    """Store a ledger if the revision of its key has not changed, and return the ledger with the new revision.
 
     Raises:
         WriterReplaced: another run has changed the key.

@@ -1,9 +1,9 @@
 """Subject mappings in the notation of NATS: `orders.> -> replay.orders.>`, `orders.*.new -> new.$1`.
 
-The first mapping whose source matches a subject gives its destination. `$1`, or `{{wildcard(1)}}`, is the
-token that the first `*` of the source matched; a final `>` stands for the tokens that the source's `>` matched. A
-subject without a match is not mapped; the caller must handle that. The JVM applies the mappings: each is a
-regular expression and a replacement in Java's syntax.
+The first mapping whose source matches a subject determines the new subject. In its destination, `$1`, or
+`{{wildcard(1)}}`, is the token that the first `*` of the source matched; a final `>` stands for the tokens that the
+source's `>` matched. A subject without a match is not mapped; the caller must handle that. The JVM applies the
+mappings: each is a regular expression and a replacement in Java's syntax.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def _compact(token: str) -> str:
 
 
 def _plain(tokens: Iterable[str]) -> str:
-    """Return a subject from tokens, with wildcards as $1, so that equal mappings are equal strings."""
+    """Return a subject from tokens; wildcards are written as $1, so that equal mappings are equal strings."""
     return ".".join(_compact(token) for token in tokens)
 
 

@@ -1,4 +1,4 @@
-"""Data source `jetstream-replay`: the sink, with two more options: `batch` (a number), `rate` (rows per second).
+"""Data source `jetstream-replay`: the sink, with the additional options `batch` (a number) and `rate` (rows per s).
 
 A repeated write is recognised by the number of its batch, as in a streaming query. The task that publishes
 limits the rate, because Spark buffers thousands of rows before this task, and delivers them all at once.
@@ -34,7 +34,7 @@ class ReplaySource(JetStreamSource):
         return "jetstream-replay"
 
     def writer(self, schema: StructType, overwrite: bool) -> JetStreamWriter:
-        """Return the writer of a batch of the replay, with the number of the batch and the rate of the options."""
+        """Return the writer of one batch of the replay; the options give the batch's number and the rate."""
         writer = super().writer(schema, overwrite)
         writer.batch = self._batch
         if self._rate:
@@ -43,7 +43,7 @@ class ReplaySource(JetStreamSource):
 
 
 def paced(batches: Iterator[pa.RecordBatch], rate: int) -> Iterator[pa.RecordBatch]:
-    """Yield at most `rate` rows per second, in portions for about a tenth of a second."""
+    """Yield at most `rate` rows per second, in portions that last about a tenth of a second each."""
     due_s, piece = time.monotonic(), max(1, rate // PIECES_PER_S)
     for batch in batches:
         for at in range(0, batch.num_rows, piece):

@@ -5,7 +5,7 @@
     source = "/data/lake"                       # an archive that `archive` wrote
     format = "parquet"                          # or delta, iceberg
     stream = "ORDERS"                           # the archived stream to replay
-    target = "ORDERS_AGAIN"                     # the stream that stores them
+    target = "ORDERS_AGAIN"                     # the stream that stores the replayed messages
     id = "orders-again"                         # a later run with this id continues, without repetition
     map = ["orders.> -> again.orders.>"]        # the first match is used; default: subjects do not change
     subjects = ["orders.new"]                   # only these subjects, as in the archive
@@ -14,7 +14,7 @@
     since = "2026-11-20T00:00:00Z"              # only messages stored from then on; `until` is exclusive
     until = "2026-11-21T00:00:00Z"
     rate = 10_000                               # maximum messages per second
-    msg_ids = "keep"                            # or origin: <stream>:<seq> for all
+    msg_ids = "keep"                            # or "origin": all messages get the id <stream>:<seq>
     rows_per_batch = 1_000_000                  # sequences per batch
     master = "local[*]"
 
@@ -23,14 +23,15 @@
 
     [catalog]                                   # of Iceberg, as for the archive
 
-Messages are written in the order of their sequences. Each has the headers of its original, except all Nats-... and
-Pyjs-..., since some would have an effect again (Nats-Rollup, Nats-Expected-..., Nats-TTL), and in addition
+Messages are written in the order of their sequences. Each message has the headers of its original. Only the headers
+Nats-... and Pyjs-... are left out, since some of them would have an effect again (Nats-Rollup, Nats-Expected-...,
+Nats-TTL). These headers are added:
 
     Pyjs-Origin-Stream: ORDERS
     Pyjs-Origin-Seq: 1234
     Pyjs-Origin-Ts: 2026-11-20T19:19:45.123456789Z
 
-Its Nats-Msg-Id is that of the original; if the original has none, or `msg_ids` is `origin`, the id is
+The message has the Nats-Msg-Id of the original. If the original has no id, or `msg_ids` is `origin`, the id is
 `<stream>:<seq>`. This module uses no servers or files.
 """
 
@@ -191,7 +192,8 @@ class Limits:
 def batches(replay: Replay, files: list[File], at: int, until: int | None = None) -> list[Batch]:
     """Return the batches from sequence `at` on, in order, cut at multiples of rows_per_batch.
 
-    If an earlier run began a batch, `until` is its end; this batch comes first, and is repeated as a whole.
+    If an earlier run began a batch without finishing it, this batch is [at, until). It comes first, and is repeated
+    as a whole.
     """
     end = min(max((file.high for file in files), default=at), replay.last_seq + 1)
     begun = [] if until is None else [(at, until)]

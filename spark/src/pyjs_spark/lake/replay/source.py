@@ -1,7 +1,7 @@
 """The source of a replay: the archive of one stream, in Parquet files or in a table of Delta or Iceberg.
 
-All formats consist of Parquet files with known sequences; only the way to list them differs. A table covers
-all sequences from its first one up to the next one to archive, a Parquet file only its own range.
+All formats consist of Parquet files with known sequences; only the way to list the files differs. A table covers all
+sequences from its first one to the last archived one. A Parquet file covers only the range in its name.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Archive of a stream as a Delta table, written with the Python library deltalake; needs no Spark and no JVM.
 
-The progress is the application transaction `pyjs-archive` in the table's log: its version is the sequence
-after the last committed one. The library accepts the same version twice, so the version is read before each
-commit. A commit must become the next version of the table, so that no other commit comes between the read
-and the commit. The table's configuration contains the identity of the stream.
+The progress is the application transaction `pyjs-archive` in the table's log: the version of this transaction is
+the sequence after the last committed sequence. The library accepts the same version of a transaction twice, so the
+version is read before each commit. The library must refuse the commit if another commit came after this read, so it
+may not retry. The table's configuration contains the identity of the stream.
 
 Source: the protocol of Delta (transaction identifiers). deltalake's behaviour:
 spark/tests/lake/test_tables.py.

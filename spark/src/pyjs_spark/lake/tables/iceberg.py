@@ -1,8 +1,8 @@
 """Archive of a stream as an Iceberg table, written with the Python library pyiceberg; needs no Spark and no JVM.
 
-Each snapshot that the archive commits has the property `pyjs.next`, the sequence after its last one. The
-newest snapshot with this property is the progress, so a table that was rolled back is filled again. If such
-snapshots have expired, the progress is the table's property of the same name, which each commit also sets.
+Each snapshot that the archive commits has the property `pyjs.next`, the sequence after the last archived sequence.
+The progress is this property of the newest snapshot that has it, so a table that was rolled back is filled again. If
+all such snapshots have expired, the progress is the table's property of the same name, which each commit also sets.
 The table is partitioned by the day of `ts`.
 
 If another process has committed in between, the library repeats a commit on top of the newer snapshot. An
@@ -11,7 +11,7 @@ on the snapshot that was read; Table.append() reads the table again before it re
 
 The default catalog is an SQLite file in the root: pyiceberg's catalog of type sql named `pyjs`.
 
-Source: the specification of Iceberg; pyiceberg's part of it is checked in spark/tests/lake/test_tables.py.
+Source: the specification of Iceberg. What pyiceberg implements of it is checked in spark/tests/lake/test_tables.py.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class IcebergArchive(Table):
         return (self.lake.catalog.get("namespace", NAMESPACE), self.stream)
 
     def _catalog(self, *, is_made: bool) -> Any:
-        """Return the catalog; None if its file does not exist and `is_made` is False."""
+        """Return the catalog, or None if the catalog's file does not exist and `is_made` is False."""
         said = {name: value for name, value in self.lake.catalog.items() if name not in ("name", "namespace")}
         name = self.lake.catalog.get("name", NAME)
         if said:

@@ -99,7 +99,7 @@ class Table(ABC):
         return Holding(state, ((record.first, record.next),), said, record.files)
 
     def prepare(self, holding: Holding, options: Options) -> None:
-        """Create the table, or remove files of a killed run that were never committed."""
+        """Create the table; if it exists, remove the files that killed runs did not commit."""
         if holding.said is not None:
             self._remove_orphans(holding.next)
             return
@@ -154,7 +154,7 @@ class Table(ABC):
         """Create the table."""
 
     def append(self, after: int, high: int, files: Sequence[TableFile]) -> None:
-        """In one step, add the files if the table ends at `after`, and set its end to `high`.
+        """If the table ends at `after`, add the files and set the table's end to `high`, in one step.
 
         Raises:
             SparkError: the table has another end; nothing was added.
@@ -212,7 +212,7 @@ def check_own_catalog(root: str) -> None:
 def told(table: Table) -> Iterator[None]:
     """Convert the library's exceptions, except OSError, to one-line SparkErrors.
 
-    Catches Exception: the libraries have no common base class.
+    Every Exception is caught, because the errors of the libraries have no common base class.
     """
     try:
         yield
