@@ -303,7 +303,7 @@ class LatencyKeys(TypedDict, total=False):
     """The block `latency`."""
 
     sampling: int | str
-    """Percentage of requests that are measured, or `headers` to measure requests whose tracing header asks for it."""
+    """Percentage of requests to measure, or `headers` for requests whose tracing header asks for it."""
     subject: str
     """The subject of the samples, in the exporting account."""
 
@@ -419,9 +419,9 @@ class JetStreamBatchKeys(TypedDict, total=False):
     """The block `batch`."""
 
     max_inflight_per_stream: int
-    """Maximum number of open atomic batches of a stream, and also its maximum of fast batches (else 1000)."""
+    """Limit on open atomic batches of a stream. If set, it replaces the limit of 1000 fast batches."""
     max_inflight_total: int
-    """Maximum number of open atomic batches of the server, and also its maximum of fast batches (else 50000)."""
+    """Limit on open atomic batches of the server. If set, it replaces the limit of 50000 fast ones."""
     max_msgs: int
     """Maximum number of messages in an atomic batch."""
     timeout: Duration

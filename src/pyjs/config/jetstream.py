@@ -139,14 +139,14 @@ JETSTREAM_BATCH = Table(
         Key(
             "max_inflight_per_stream",
             INT,
-            "Maximum number of open atomic batches of a stream, and also its maximum of fast batches (else 1000).",
+            "Limit on open atomic batches of a stream. If set, it replaces the limit of 1000 fast batches.",
             check=_or_default,
             zero_is_default=True,
         ),
         Key(
             "max_inflight_total",
             INT,
-            "Maximum number of open atomic batches of the server, and also its maximum of fast batches (else 50000).",
+            "Limit on open atomic batches of the server. If set, it replaces the limit of 50000 fast ones.",
             check=_or_default,
             zero_is_default=True,
         ),

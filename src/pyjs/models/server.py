@@ -386,7 +386,7 @@ class LatencyOptions(Options):
 
     sampling: int | str | None = Field(
         default=None,
-        description="Percentage of requests that are measured, or `headers` to measure requests whose tracing header asks for it.",
+        description="Percentage of requests to measure, or `headers` for requests whose tracing header asks for it.",
     )
     subject: str | None = Field(
         default=None, description="The subject of the samples, in the exporting account."
@@ -521,11 +521,11 @@ class JetStreamBatchOptions(Options):
 
     max_inflight_per_stream: int | None = Field(
         default=None,
-        description="Maximum number of open atomic batches of a stream, and also its maximum of fast batches (else 1000).",
+        description="Limit on open atomic batches of a stream. If set, it replaces the limit of 1000 fast batches.",
     )
     max_inflight_total: int | None = Field(
         default=None,
-        description="Maximum number of open atomic batches of the server, and also its maximum of fast batches (else 50000).",
+        description="Limit on open atomic batches of the server. If set, it replaces the limit of 50000 fast ones.",
     )
     max_msgs: int | None = Field(default=None, description="Maximum number of messages in an atomic batch.")
     timeout: Duration | None = Field(

@@ -130,7 +130,7 @@ LATENCY = Table(
         Key(
             "sampling",
             Kind("percentage", _read_sampling, "int | str"),
-            "Percentage of requests that are measured, or `headers` to measure requests whose tracing header asks for it.",
+            "Percentage of requests to measure, or `headers` for requests whose tracing header asks for it.",
         ),
         Key("subject", STRING, "The subject of the samples, in the exporting account."),
     ),
