@@ -138,10 +138,7 @@ cdef class ClientSession(Sink):
         self.out.set_limit(settings.max_pending)
 
     def send_info(self, bint connected=False) -> None:
-        """Queue an INFO line with the current fields.
-
-        If `connected` is true, the line is the one that follows the first PONG.
-        """
+        """Queue an INFO line with the current fields; `connected` marks the INFO that follows the first PONG."""
         self.send_line(info_line(self.host.info_fields(self, connected)))
 
     def send_line(self, bytes line) -> None:
@@ -345,10 +342,7 @@ cdef class ClientSession(Sink):
         return receivers
 
     cdef int publish_checked(self, Msg* m) noexcept nogil:
-        """Publish `m` with the checks that few clients need.
-
-        Return the number of receivers, or -1 if `m` is refused.
-        """
+        """Publish `m` with the checks that few clients need; return the receivers, or -1 if `m` is refused."""
         cdef int receivers
         if self.entry == NEEDS_CONNECT:
             with gil:
@@ -718,10 +712,7 @@ cdef class ClientSession(Sink):
         return self.permissions is None or self.permissions.may_receive(subject, queue)
 
     def flush_output(self) -> bool:
-        """Write queued output, or close the session if the buffer has overflowed.
-
-        Return True if the turn must call this again, because output is left.
-        """
+        """Write queued output, or close the session if the buffer overflowed. Return True if output is left."""
         self.dirty = False
         if self.used_up:
             self.retire()

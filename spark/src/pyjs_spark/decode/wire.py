@@ -274,7 +274,7 @@ class Decoder:
         return bool(prefix)
 
     def _stop_at(self, chunk: bytes, at: int) -> None:
-        """Set `state` after reading has stopped at the byte `at`: at an incomplete line, or a frame that is no delivery."""
+        """Set `state` after a stop at byte `at`: there, a line is incomplete or a frame is not a delivery."""
         is_whole = chunk.find(b"\r\n", at) >= 0
         self.state, self.need = (OTHER, 1) if is_whole else (NEED_MORE, len(chunk) - at + 1)
 

@@ -3,8 +3,7 @@
 `deliver` handles an incoming ack: it acknowledges the delivery at once, in memory. `pump`, called in the turn, always
 works in this order: it delivers messages, writes the changes with one small write, answers acks, publishes
 advisories, and passes acknowledged sequences to the stream. `deliver_some` first sends due redeliveries, in sequence
-order, and then the next matches of the filter. It sends them to the waiting requests, round robin, or to the deliver
-subject.
+order, and then the next matches of the filter: to the waiting requests, round robin, or to the deliver subject.
 
 The parts hold the state: `cursor` has the next message, `acks` has the pending deliveries and the ack floor,
 `requests` has the pull requests and the pin, `push` has the deliver subject, `flow` and `pacing` have the limits on
@@ -188,11 +187,7 @@ cdef class Consumer(StreamConsumer):
     # -- life ------------------------------------------------------------------------------------------------------
 
     def begin(self, start, bint written=False) -> None:
-        """Set the position of a new consumer, and write its state unless `written` is true.
-
-        Raises:
-            OSError, StoreFailed: the state was not written.
-        """
+        """Set the position of a new consumer. Unless `written`, write the state, or raise OSError or StoreFailed."""
         self.cursor.begin(start.seq, Skips(start.skips), start.skips_end)
         self.acks.begin(start.seq)
         if self.keeper.file is not None and not written:
@@ -267,10 +262,7 @@ cdef class Consumer(StreamConsumer):
             raise
 
     def request_next(self, bytes reply, bytes body, bytes headers=b"") -> None:
-        """Queue a pull request, or answer it with a status.
-
-        If the queue is full, a request with a heartbeat is dropped without an answer.
-        """
+        """Queue a pull request, or answer it with a status. If the queue is full, drop a request with heartbeat."""
         if self.requests is None:
             self.refuse(reply, "409 Consumer is push based")
             return
@@ -329,10 +321,7 @@ cdef class Consumer(StreamConsumer):
         self.account.send(reply, b"", consumer_status.status(text))
 
     def sweep_waiting(self, bint at_end=False) -> None:
-        """End pull requests that expired or have no interest any more, and send due heartbeats.
-
-        With `at_end`, also end the `no_wait` requests.
-        """
+        """End requests that expired, lost their interest or (if `at_end`) have `no_wait`; send due heartbeats."""
         self.requests.sweep(self.turn.now, at_end, self.heartbeat)
 
     def heartbeat(self) -> bytes:
@@ -809,8 +798,5 @@ cdef class Consumer(StreamConsumer):
     # -- state -----------------------------------------------------------------------------------------------------
 
     def dump_state(self, pending=None) -> dict:
-        """Return the state for replay.pyx as JSON values.
-
-        If `pending` is not None, it replaces the list of the pending deliveries.
-        """
+        """Return the state for replay.pyx as JSON values; a `pending` that is not None replaces the deliveries."""
         return self.cursor.dump() | self.acks.dump(pending)

@@ -213,10 +213,7 @@ class AccountFiles:
     def change(
         self, config: StreamConfig, created_ns: int, store: StreamStore, metadata: MetadataWriter
     ) -> Generator[Step, None, None]:
-        """Write a stream's new configuration; apply it when it is durable.
-
-        After StoreFailed, the old configuration may remain.
-        """
+        """Write a new configuration, and apply it when durable. After StoreFailed, the old one may remain."""
         directory = self.directory_of(config.name)
         values = stream_values(config, created_ns, store.group)
         change = StreamUpdate(directory, self._encoded(directory, values))
