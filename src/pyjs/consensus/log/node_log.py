@@ -247,8 +247,7 @@ class NodeLog:
                 raise
 
     def _sync_now(self, job: SyncJob | None) -> None:
-        error = job() if job is not None else None
-        if job is not None and error is not None:
+        if job is not None and (error := job()) is not None:
             self._note_lost_sync(job)
             raise error
 
