@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import errno
-from random import Random
 
 import pytest
+from tests.support.disk import Same
 from tests.support.node_logs import DIRECTORY, Write, opened, synced
 from tests.unit.consensus.log.test_node_log import Node
 
@@ -14,17 +14,6 @@ from pyjs.base.log import ListLog
 from pyjs.consensus.log.files import BOOT_ID, UNKNOWN_MACHINE
 from pyjs.consensus.log.node_log import NodeLog
 from pyjs.store.format.layout import UNSYNCED
-
-
-class Same(Random):
-    """Random numbers that are all the same."""
-
-    def __init__(self, number: float) -> None:
-        super().__init__(1)
-        self._number = number
-
-    def random(self) -> float:
-        return self._number
 
 
 @pytest.fixture
