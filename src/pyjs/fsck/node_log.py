@@ -67,9 +67,7 @@ class NodeLogCheck:
             elif name.startswith(DAMAGED):
                 self._report.find(NOTE, path, SET_ASIDE)
             elif name == UNSYNCED:
-                self._report.find(
-                    NOTE, path, "a sync of the log failed; the next start gets records that it lost"
-                )
+                self._report.find(NOTE, path, "a sync of the log failed, so its end may be missing")
             elif not name.endswith(SPARE) and not (name.endswith(LOG) and number_in(name)):
                 self._report.find(NOTE, path, STRANGER)
 

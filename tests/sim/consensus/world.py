@@ -62,8 +62,8 @@ class World:
         count = rng.choice((3, 3, 4, 5))
         self.conf = voters(3 if count == 4 else count)
         self.changes = rng.choice((0.0, 0.0, 0.05)) if self.has_changes is None else 0.05 * self.has_changes
-        # The only node that may lose data: with a sync interval by a power cut or a failed sync, by damage of its log, or
-        # by a machine that fails for so long that its log is dropped.
+        # The only node that may lose data: with a sync interval, by a power cut or a failed sync; by damage of its
+        # log; or by a machine that fails for so long that its log is dropped.
         self.lossy = 0
         # A node has lost its log while another one was in doubt, so a group may wait until an operator accepts the
         # loss.

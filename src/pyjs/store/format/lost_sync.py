@@ -1,4 +1,4 @@
-"""The mark of a stream or a node log whose sync failed, and the second write of segments by the next start.
+"""The mark of a stream, a consumer or a node log whose sync failed, and the second write of files by the next start.
 
 After a failed sync, the page cache still has bytes that the disk may never get, and the next sync succeeds without
 writing them. A start that reads these bytes must therefore write them again before it relies on a sync: otherwise a
@@ -7,8 +7,8 @@ repeated publish could be acknowledged as the duplicate of a message that a powe
 A node log writes its last records again at each start. After a failed sync its end may also be missing, so the mark
 makes it doubtful.
 
-The mark is an empty file, which a start finds among the segments or the files of the log. It is not synced: a power
-failure that removes it also ends the page cache.
+The mark is an empty file, which a start finds in its list of files. It is not synced: a power failure that removes it
+also ends the page cache.
 """
 
 from __future__ import annotations

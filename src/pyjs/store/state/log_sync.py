@@ -5,8 +5,8 @@ This module works as the syncs of a stream's store do: `begin_sync` returns a jo
 time; syncing a file covers writes through all descriptors. If a file is missing, a later generation that is durable
 has replaced it, or it was removed with its consumer.
 
-After a failed sync `is_lost` is true, and the consumer must start a new generation. If the process ends before that, the
-mark of store/format/lost_sync makes the next start write the log again.
+After a failed sync `is_lost` is true, and the consumer must start a new generation. If the process ends before that,
+the mark of store/format/lost_sync makes the next start write the log again.
 """
 
 from __future__ import annotations
