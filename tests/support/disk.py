@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterator
+from random import Random
 
 import pytest
 
@@ -18,6 +19,17 @@ class Crash(BaseException):
 crash_is_printed = pytest.mark.filterwarnings(
     r"ignore:(?s)Exception ignored in.*\.Crash\s:pytest.PytestUnraisableExceptionWarning"
 )
+
+
+class Same(Random):
+    """Random numbers that are all the same."""
+
+    def __init__(self, number: float) -> None:
+        super().__init__(1)
+        self._number = number
+
+    def random(self) -> float:
+        return self._number
 
 
 class FaultyDisk(OsDisk):

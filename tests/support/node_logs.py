@@ -119,6 +119,8 @@ class Driver:
     history: list[dict[int, Model]] = field(default_factory=lambda: [{}])
     durable: int = 0  # number of operations that must survive a power loss
     flushed: int = 0  # number of operations that must survive the end of the process
+    machine: int = 0  # number of the boot of the machine; 0: other nodes rely only on what is synced
+    told: int = 0  # number of operations that were flushed: with a `machine`, other nodes may rely on them
     boots: list[int] = field(default_factory=list)
     body: int = 0
 
@@ -126,7 +128,9 @@ class Driver:
         """Start a process, and compare the contents that it finds."""
         self.incarnation += 1
         lines = ListLog()
-        self.log = opened(self.disk, self.incarnation, file_size=self.file_size, log=lines)
+        self.log = opened(
+            self.disk, self.incarnation, file_size=self.file_size, log=lines, machine=self.machine
+        )
         assert lines.lines == [], lines.lines
         assert not self.boots or self.log.boot > self.boots[-1], (self.log.boot, self.boots)
         self.boots.append(self.log.boot)
@@ -135,8 +139,13 @@ class Driver:
         at = next((n for n in may_be if without_commits(self.history[n]) == without_commits(found)), -1)
         assert at >= 0, (found, self.history[self.durable :])
         assert all(model.hard[2] <= self.history[at][number].hard[2] for number, model in found.items())
+        told = self.told if self.machine else self.durable
+        assert at >= told or self.log.is_doubtful, f"operations {at} to {told} are lost, and the log is sure"
+        assert self.machine or not self.log.is_doubtful
         self.history[at:] = [found]
-        self.durable = self.flushed = at
+        self.durable = self.flushed = self.told = at
+        if self.log.is_doubtful and self.rng.random() < 0.5:
+            self.log.trust()
 
     @property
     def models(self) -> dict[int, Model]:
@@ -265,8 +274,10 @@ class Driver:
 
     def _end(self, *, power: bool) -> None:
         """End the process, or cut the power."""
+        self.told = max(self.told, self.flushed)
         if power:
             self.disk.lose_power()
+            self.machine += 4 if self.machine else 0
             self.flushed = self.durable
         else:
             self.disk.end_process()
@@ -293,6 +304,7 @@ def play(seed: int, troubles: int = 12) -> Driver:
     """Play the history of one seed."""
     rng = Random(seed)
     driver = Driver(rng, SimDisk(Random(seed + 1)), file_size=rng.choice((1024, 4096, 16384)))
+    driver.machine = 2 * (seed % 2)
     driver.open()
     for _ in range(troubles):
         for _ in range(rng.randrange(40)):

@@ -14,7 +14,7 @@ from pyjs.consensus.log.files import DIRECTORY, HEADER, LOG, SPARE, TEMPORARY, U
 from pyjs.consensus.log.replay import SET_APART, Replay
 from pyjs.fsck.findings import DAMAGE, NOTE, UNCHECKED, NodeLogReport
 from pyjs.fsck.states import SET_ASIDE, STRANGER
-from pyjs.store.format.layout import DAMAGED
+from pyjs.store.format.layout import DAMAGED, UNSYNCED
 
 if TYPE_CHECKING:
     from pyjs.base.disk import Disk
@@ -66,6 +66,8 @@ class NodeLogCheck:
                 finding.mend = partial(remove_temporary, self._disk, path)
             elif name.startswith(DAMAGED):
                 self._report.find(NOTE, path, SET_ASIDE)
+            elif name == UNSYNCED:
+                self._report.find(NOTE, path, "a sync of the log failed, so its end may be missing")
             elif not name.endswith(SPARE) and not (name.endswith(LOG) and number_in(name)):
                 self._report.find(NOTE, path, STRANGER)
 

@@ -23,7 +23,7 @@ from pyjs.fsck.metadata import UNREAD, finding_of
 from pyjs.jetstream.config.consumer import from_json
 from pyjs.jetstream.consumer.acks.log import UnknownChange, decode
 from pyjs.jetstream.consumer.record import NewerState, check_version
-from pyjs.store.format.layout import DAMAGED
+from pyjs.store.format.layout import DAMAGED, UNSYNCED
 from pyjs.store.format.meta import Opener
 from pyjs.store.format.purge_file import read_purge
 from pyjs.store.format.window_file import read_parts
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from pyjs.fsck.findings import StreamReport
 
-BEGUN = ("snap.tmp", "log.tmp")
+KNOWN = ("snap.tmp", "log.tmp", UNSYNCED)  # other files of a consumer's state, which a start handles
 STATE_FILE = re.compile(r"(snap|log)\.\d{1,19}")
 META_FILE = re.compile(r"meta\.(a|b|tmp)")
 # kinds of changes that the report depends on
@@ -149,7 +149,7 @@ class StatesCheck:
             path = f"{directory}/{name}"
             if name.startswith(DAMAGED):
                 self._report.find(NOTE, path, SET_ASIDE)
-            elif not META_FILE.fullmatch(name) and not STATE_FILE.fullmatch(name) and name not in BEGUN:
+            elif not META_FILE.fullmatch(name) and not STATE_FILE.fullmatch(name) and name not in KNOWN:
                 self._report.find(NOTE, path, STRANGER)
 
     def _state(self, directory: str, consumer: ConsumerReport, ack_none: bool, first: bytes | None) -> None:

@@ -204,7 +204,7 @@ class MemoryLog:
         for groups in (self._durable, self._written, self.groups):
             groups[group] = replace(groups[group], is_damaged=True)
 
-    def fail(self, rng: Random) -> None:
+    def fail(self, rng: Random, *, may_lose: bool) -> None:
         """Make every write fail."""
         self.is_broken = True
 
@@ -269,9 +269,10 @@ class Store:
         self._files.sync_file(fd)
         self._files.close_file(fd)
 
-    def fail(self, rng: Random) -> None:
-        """Make one of the next calls fail."""
+    def fail(self, rng: Random, *, may_lose: bool) -> None:
+        """Make one of the next calls fail; unless `may_lose`, it is a write, since a failed sync may lose records."""
         self.is_broken = True
+        self._files.failing = "" if may_lose else "write"
         self._files.fail_in = rng.randrange(4)
 
     def end(self) -> None:

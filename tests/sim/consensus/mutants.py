@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from tests.sim.consensus.log import MemoryLog
+from tests.sim.consensus.log import DIRECTORY, MemoryLog, Store
 from tests.sim.consensus.node import SimNode
 from tests.sim.consensus.world import World
 
 from pyjs.consensus.consensus import Consensus
 from pyjs.consensus.durability import Due, Durability
 from pyjs.consensus.engine import Conf, Point, Write
+from pyjs.consensus.log.node_log import NodeLog
 from pyjs.consensus.log.records import Members
 from pyjs.consensus.member import Member
 from pyjs.consensus.seams import Machine
+from pyjs.store.format.lost_sync import forget_lost_sync
 
 
 class HastyDurability(Durability):
@@ -43,6 +45,14 @@ class ForgetfulLog(MemoryLog):
             )
         )
         return True
+
+
+class ForgetfulStore(Store):
+    """Does not know at a start that a sync has failed."""
+
+    def begin(self) -> NodeLog:
+        forget_lost_sync(self._files, DIRECTORY)
+        return super().begin()
 
 
 class PointlessLog(MemoryLog):
@@ -137,6 +147,7 @@ def with_log(log: type[MemoryLog]) -> type[SimNode]:
 MUTANTS: dict[str, type[SimNode]] = {
     "tells before durable": with_consensus(HastyConsensus),
     "forgets its vote": with_log(ForgetfulLog),
+    "forgets a failed sync": type("MutantNode", (SimNode,), {"store_class": ForgetfulStore}),
     "applies past a snapshot": with_consensus(CarelessConsensus),
     "cuts the log without the state": with_log(PointlessLog),
     "reads without asking": with_consensus(StaleConsensus),
@@ -150,11 +161,13 @@ MUTANTS: dict[str, type[SimNode]] = {
 def world_of(name: str) -> type[World]:
     """Return a class of worlds whose nodes have this flaw, with the power cuts, storms or reads that reveal it."""
     loses = name in ("votes in doubt", "comes back as the same peer")
+    has_bad_disks = name == "forgets a failed sync"
     settings = {
         "has_changes": False,
         "closings": 0.0,
-        "troubles": 13 if loses else 10,
-        "is_always": name != "votes in doubt",
+        "troubles": 13 if loses else 9 if has_bad_disks else 10,
+        "failures": 1.0 if has_bad_disks else 0.3,
+        "is_always": name not in ("votes in doubt", "forgets a failed sync"),
         "storms": 1.0 if name in ("tells before durable", "forgets its vote") else 0.0,
         "reads": 1.0 if name.startswith("reads") else 0.2,
     }

@@ -15,6 +15,7 @@ PARTS = 4
 FLAW_SEEDS = {
     "tells before durable": 11,
     "forgets its vote": 156,
+    "forgets a failed sync": 70,
     "applies past a snapshot": 0,
     "cuts the log without the state": 0,
     "reads without asking": 62,

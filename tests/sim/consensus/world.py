@@ -39,6 +39,7 @@ class World:
     reads = 0.2  # share of steps in which clients read
     is_always: bool | None = None  # sync mode; None: chosen at random
     has_changes: bool | None = None  # whether the membership changes; None: chosen at random
+    failures = 0.3  # share of failures of a disk that happen
     troubles = 13  # number of kinds of faults; those from 10 on make a node lose data
 
     def __init__(self, seed: int) -> None:
@@ -61,8 +62,8 @@ class World:
         count = rng.choice((3, 3, 4, 5))
         self.conf = voters(3 if count == 4 else count)
         self.changes = rng.choice((0.0, 0.0, 0.05)) if self.has_changes is None else 0.05 * self.has_changes
-        # The only node that may lose data: by a power cut with a sync interval, by damage of its log, or by a machine
-        # that fails for so long that its log is dropped.
+        # The only node that may lose data: with a sync interval, by a power cut or a failed sync; by damage of its
+        # log; or by a machine that fails for so long that its log is dropped.
         self.lossy = 0
         # A node has lost its log while another one was in doubt, so a group may wait until an operator accepts the
         # loss.
@@ -185,7 +186,9 @@ class World:
 
     def _is_over(self, node: SimNode) -> bool:
         """Whether a node that has lost data has recovered completely."""
-        if not node.is_running(self.now) or node.log.is_doubtful or not node.is_whole():
+        if not node.is_running(self.now) or node.store.is_broken or node.log.is_doubtful:
+            return False
+        if not node.is_whole():
             return False
         for group in GROUPS:
             leader = next((each for each in self.running() if each.leads(group)), None)
@@ -235,8 +238,8 @@ class World:
                 self.net.cuts |= {(node.number, peer), (peer, node.number)}
         elif what == 7:
             node.deaf = {other}
-        elif what == 8 and node.is_up and self.rng.random() < 0.3:
-            node.store.fail(self.rng)
+        elif what == 8 and node.is_up and self.rng.random() < self.failures:
+            node.store.fail(self.rng, may_lose=self.may_lose(node, by_power=True))
             self.down[node.number] = self.now + self.rng.randrange(20, 60)
         elif what == 10 and node.is_running(self.now) and self.may_lose(node):
             node.machines[self.rng.choice(GROUPS)].raises = True

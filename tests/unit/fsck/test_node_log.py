@@ -113,12 +113,13 @@ def test_a_damaged_copy_of_a_header_is_repaired(root: Path, at: int) -> None:
 
 
 def test_remains_and_strangers_are_notes(root: Path) -> None:
-    for name in ("fresh.tmp", ".damaged-0-00000007.log", "other", "00000009.spare"):
+    for name in ("fresh.tmp", ".damaged-0-00000007.log", "other", "00000009.spare", ".unsynced"):
         (root / ".raft" / name).write_bytes(b"x")
     (root / ".raft" / "00000002.log").write_bytes(bytes(4096))
     notes = [line for line in fsck(root)[1] if line.startswith("  note")]
     assert [note.split(":")[0] for note in notes] == [
         "  note .raft/.damaged-0-00000007.log",
+        "  note .raft/.unsynced",
         "  note .raft/fresh.tmp",
         "  note .raft/other",
         "  note .raft/00000002.log",

@@ -29,7 +29,7 @@ from __future__ import annotations
 import errno
 from typing import TYPE_CHECKING, Protocol
 
-from pyjs.base.disk import is_shortage
+from pyjs.base.disk import closing, is_shortage
 from pyjs.base.errors import CorruptRecord, NotNow, StoreFailed, reason_of
 from pyjs.consensus.log.files import FIRST_AT, UNKNOWN_MACHINE, LogFile, machine_of
 from pyjs.consensus.log.group import FILE_SHIFT, StoredGroup
@@ -54,6 +54,7 @@ from pyjs.consensus.log.replay import Replay
 from pyjs.consensus.log.shelf import Shelf
 from pyjs.consensus.log.staging import Staging
 from pyjs.store.format.layout import make_directory, set_aside
+from pyjs.store.format.lost_sync import forget_lost_sync, note_lost_sync
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -120,7 +121,7 @@ class NodeLog:
         self._directory = directory
         self._file_size = file_size
         self.groups: dict[int, StoredGroup] = {}
-        # whether a power failure since the last start may have lost acknowledged records
+        # whether a power failure or a failed sync since the last start may have lost acknowledged records
         self.is_doubtful = False
         self._machine = machine_of(disk) if machine is None else machine
         self.damages = 0  # number of damaged places found since the start
@@ -133,6 +134,7 @@ class NodeLog:
         self._counted_at = 0  # number of the newest file when `_files_max` was computed
         self._written = 0
         self._job: SyncJob | None = None
+        self._is_unmarked = False  # whether a failed sync could not be marked at once
 
     @property
     def boot(self) -> int:
@@ -185,6 +187,8 @@ class NodeLog:
             end.at = file.written
         self.is_doubtful = replay.machine != 0 and replay.machine != self._machine
         self.is_doubtful |= replay.machine == UNKNOWN_MACHINE
+        # The kernel may have dropped records after a failed sync, without a start of the machine.
+        self.is_doubtful |= replay.machine != 0 and replay.has_lost_sync
         end.machine = UNKNOWN_MACHINE if self.is_doubtful else self._machine
         end.number, end.before = replay.next_number, replay.last_group
         self._written = end.number - 1
@@ -209,6 +213,8 @@ class NodeLog:
 
         From then on, bytes after the replayed end of an older file are invalid.
         """
+        for path, _ in replay.stale:
+            self._sync_stale(path)
         self._sync_now(self._shelf.sync_job(self._written))
         self._end.synced = self._written
         self._shelf.find_spares()
@@ -224,14 +230,25 @@ class NodeLog:
         self.finish_sync(job, job())
         if self.error is not None:
             raise self.error
+        if replay.has_lost_sync:  # the remaining records are durable, and the new file states the doubt
+            forget_lost_sync(self._disk, self._directory)
         for path in replay.broken:  # not earlier: until this boot has a file, only these files show the loss
             self._log.error(f"  {path} is set aside as {set_aside(self._disk, path)}")
         for path, size in replay.stale:
             self._shelf.retire(path, size)
 
+    def _sync_stale(self, path: str) -> None:
+        """Sync a file without records: if the kernel could not write it after a kill, it reports that only here."""
+        with closing(self._disk, self._disk.open_file(path)) as fd:
+            try:
+                self._disk.sync_file(fd)
+            except OSError:
+                note_lost_sync(self._disk, self._directory, self._log)
+                raise
+
     def _sync_now(self, job: SyncJob | None) -> None:
-        error = job() if job is not None else None
-        if error is not None:
+        if job is not None and (error := job()) is not None:
+            self._note_lost_sync(job)
             raise error
 
     # -- staging -------------------------------------------------------------------------------------------
@@ -409,6 +426,7 @@ class NodeLog:
         assert job is self._job
         self._job = None
         if error is not None:
+            self._note_lost_sync(job)
             self._fail(error)
             return
         assert self._end.synced <= job.mark
@@ -497,6 +515,7 @@ class NodeLog:
         if error is None or self.error is not None:
             return
         if job.has_failed_sync:
+            self._note_lost_sync(job)
             self._fail(error)
         else:
             self._log.warn(f"  {self._directory}: no file could be made in advance: {error}")
@@ -513,6 +532,8 @@ class NodeLog:
                 self._sync_now(self._shelf.closing_job(self._end.seal(0)))
             except (OSError, StoreFailed) as error:
                 self._fail(error)
+        if self._is_unmarked:
+            note_lost_sync(self._disk, self._directory, self._log)
         self._shelf.close()
 
     def _sync_rest(self) -> None:
@@ -521,6 +542,12 @@ class NodeLog:
         if job is not None:
             self.finish_sync(job, job())
         self._check_working()
+
+    def _note_lost_sync(self, job: SyncJob | FreshFileJob) -> None:
+        """Mark the log after a failed sync, unless the job has done so."""
+        if not job.is_marked:
+            self._is_unmarked = True
+            note_lost_sync(self._disk, self._directory, self._log)
 
     def _fail(self, error: Exception) -> StoreFailed:
         if isinstance(error, StoreFailed):

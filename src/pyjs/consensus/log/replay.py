@@ -50,6 +50,7 @@ from pyjs.consensus.log.records import (
     mark_of,
     payload_of,
 )
+from pyjs.store.format.layout import UNSYNCED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -109,6 +110,7 @@ class Replay:
         self.last_file = 0  # the highest number in a file name
         self.boot = 0  # the highest boot in a header
         self.machine = 0  # machine in the header of the newest file; 0 if the log was closed
+        self.has_lost_sync = False  # whether a sync failed in an earlier process
         self.synced = 0  # records up to this number are known to be durable
         self.records = 0
         self.is_in_doubt = False  # whether an earlier start found that groups may be missing
@@ -145,6 +147,7 @@ class Replay:
 
     def _find_files(self) -> None:
         for name in self._disk.list_dir(self._directory):
+            self.has_lost_sync |= name == UNSYNCED
             number = number_in(name)
             if number:
                 self.last_file = max(self.last_file, number)

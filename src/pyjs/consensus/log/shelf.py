@@ -101,7 +101,8 @@ class Shelf:
         if not self._dirty and not self._names_changed:
             return None
         files = [self._dirty[number] for number in sorted(self._dirty)]
-        job = SyncJob(self._disk, files, self.directory if self._names_changed else "", mark)
+        job = SyncJob(self._disk, files, self.directory, mark)
+        job.has_names = self._names_changed
         for sealed, seal in list(self._unsealed):
             if self.files[seal.next].fd >= 0:
                 job.seals.append((sealed, seal.encode(sealed.id)))
@@ -112,7 +113,7 @@ class Shelf:
 
     def closing_job(self, seal: Seal) -> SyncJob:
         """Return the last job for the newest file, which writes its seal."""
-        job = SyncJob(self._disk, [], "", seal.last)
+        job = SyncJob(self._disk, [], self.directory, seal.last)
         job.seals = [(self.newest, seal.encode(self.newest.id))]
         return job
 

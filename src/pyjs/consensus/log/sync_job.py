@@ -1,4 +1,7 @@
-"""Jobs of the node log for another thread: a sync, and the creation of a file in advance."""
+"""Jobs of the node log for another thread: a sync, and the creation of a file in advance.
+
+After a failed sync, a job marks the log at once: the process may be killed before the owner handles the error.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from pyjs.base.disk import closing
 from pyjs.consensus.log.files import FRESH, TAIL_SIZE, TEMPORARY
+from pyjs.store.format.lost_sync import mark_lost_sync
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,7 +26,9 @@ class SyncJob:
     def __init__(self, disk: Disk, files: list[LogFile], directory: str, mark: int) -> None:
         self.disk = disk
         self.files = files  # files to sync, in the order of their records
-        self.directory = directory  # "": no names changed
+        self.directory = directory
+        self.has_names = False  # whether names in the directory changed
+        self.is_marked = False  # whether the log was marked after a failed sync
         self.mark = mark  # records up to this number are durable after the job
         self.seals: list[tuple[LogFile, bytes]] = []  # seals of files, written when the next file is durable
         self.spares: list[tuple[str, int]] = []  # path, size of files whose new names become durable
@@ -32,12 +38,13 @@ class SyncJob:
         try:
             for file in self.files:
                 self.disk.sync_file(file.fd)
-            if self.directory:
+            if self.has_names:
                 self.disk.sync_dir(self.directory)
             for file, seal in self.seals:
                 self.disk.write_at(file.fd, seal, file.size - TAIL_SIZE)
                 self.disk.sync_file(file.fd)
         except OSError as error:
+            self.is_marked = mark_lost_sync(self.disk, self.directory) is None
             return error
         return None
 
@@ -54,6 +61,7 @@ class FreshFileJob:
         self.size = size
         self.path = f"{directory}/{FRESH}"
         self.has_failed_sync = False  # whether the sync failed; a later sync would not report lost data
+        self.is_marked = False  # whether the log was marked after a failed sync
 
     def __call__(self) -> Exception | None:
         """Write the file; return the error, or None if the file is durable."""
@@ -66,6 +74,8 @@ class FreshFileJob:
             self._disk.rename(temporary, self.path)
             self._sync(lambda: self._disk.sync_dir(self._directory))
         except OSError as error:
+            if self.has_failed_sync:
+                self.is_marked = mark_lost_sync(self._disk, self._directory) is None
             return error
         return None
 

@@ -1,11 +1,14 @@
-"""The mark of a store whose sync failed, and the second write of its segments by the next start.
+"""The mark of a stream, a consumer or a node log whose sync failed, and the second write of files by the next start.
 
 After a failed sync, the page cache still has bytes that the disk may never get, and the next sync succeeds without
 writing them. A start that reads these bytes must therefore write them again before it relies on a sync: otherwise a
 repeated publish could be acknowledged as the duplicate of a message that a power failure then removes.
 
-The mark is an empty file, which segment/recovery finds among the segments. It is not synced, since a power failure
-that removes the mark also empties the page cache.
+Each start writes the last records of the node log again. After a failed sync, the end of the log may also be missing,
+so the start takes a log with this mark for doubtful.
+
+The mark is an empty file, which a start finds in its list of files. It is not synced: a power failure that removes it
+also ends the page cache.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ import errno
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from pyjs.base.disk import PAGE_SIZE, closing, write_file
+from pyjs.base.disk import PAGE_SIZE, closing
 from pyjs.store.format.layout import UNSYNCED
 
 if TYPE_CHECKING:
@@ -23,11 +26,22 @@ if TYPE_CHECKING:
 
 
 def note_lost_sync(disk: Disk, directory: str, log: Log) -> None:
-    """Write the mark into `directory` after a sync of its segments has failed; an error is only logged."""
+    """Mark the files in `directory`: a sync of them has failed. An error is only logged."""
+    error = mark_lost_sync(disk, directory)
+    if error is not None:
+        log.warn(
+            f"{directory}: the next start will not know that a sync failed: {error}; "
+            f"create the empty file {directory}/{UNSYNCED} before that start"
+        )
+
+
+def mark_lost_sync(disk: Disk, directory: str) -> OSError | None:
+    """Mark the files in `directory`, in any thread; return the error that prevents it, or None."""
     try:
-        write_file(disk, f"{directory}/{UNSYNCED}", [b""], sync=False)
+        disk.close_file(disk.open_file(f"{directory}/{UNSYNCED}", create=True))
     except OSError as error:
-        log.warn(f"{directory}: the next start will not know that a sync failed: {error}")
+        return error
+    return None
 
 
 def write_again(disk: Disk, path: str) -> None:
@@ -48,9 +62,9 @@ def write_again(disk: Disk, path: str) -> None:
 
 
 def forget_lost_sync(disk: Disk, directory: str) -> None:
-    """Remove the mark after the segments were written and synced again.
+    """Remove the mark after a start has handled it and everything is synced again.
 
-    If the removal fails, the next start writes the segments again, which is harmless.
+    If the removal fails, the next start handles the mark again, which is harmless.
     """
     with suppress(OSError):
         disk.unlink(f"{directory}/{UNSYNCED}")

@@ -33,7 +33,8 @@ import xxhash
 from pyjs.base.disk import Disk, write_file
 from pyjs.base.errors import CorruptRecord
 from pyjs.store.crypt.keys import Sealer, StreamKey, WrongKey
-from pyjs.store.format.layout import make_directory
+from pyjs.store.format.layout import UNSYNCED, make_directory
+from pyjs.store.format.lost_sync import forget_lost_sync, write_again
 from pyjs.store.format.meta import (
     CHECKSUM,
     KIND_STATE,
@@ -191,11 +192,14 @@ class ConsumerStateFile:
 
     def _remove_others(self) -> None:
         """Remove the files of all other generations."""
-        for number, kind in self._files():
+        names = self._disk.list_dir(self._directory)
+        for number, kind in self._files(names=names):
             if number != self._generation:
                 self._logs.files.close(self._path(kind, number))
                 self._disk.unlink(self._path(kind, number))
                 self._logs.sync.forget(self._path(kind, number))
+        if UNSYNCED in names:
+            forget_lost_sync(self._disk, self._directory)
 
     def load(self, *, seal: bool = True) -> tuple[bytes, list[bytes], list[str]]:
         """Return (snapshot, deltas, problems) of the stored state.
@@ -212,13 +216,16 @@ class ConsumerStateFile:
             FileNotFoundError: there are no files.
             OSError: the files cannot be read.
         """
-        numbers = sorted({number for number, _ in self._files()}, reverse=True)
+        names = self._disk.list_dir(self._directory)
+        numbers = sorted({number for number, _ in self._files(names=names)}, reverse=True)
         problems: list[Exception] = []
         for number in numbers:
             found = self._read_generation(number, problems)
             if found is not None:
                 self._generation = numbers[0]  # a new generation must not use the names of a damaged one
                 # otherwise the caller begins a new generation, which is synced
+                if seal and UNSYNCED in names:
+                    self._write_again(number, problems)
                 if number == numbers[0] and not problems:
                     self._logs.sync.adopted(self._path("log", number), bool(found[1]))
                 if seal and self._key is not None and self._sealer is None:
@@ -250,6 +257,13 @@ class ConsumerStateFile:
         return [f"{self._directory}/{ASIDE}{kind}.{number}" for number, kind in self._files(ASIDE)]
 
     # -- parts ---------------------------------------------------------------------------------------------
+
+    def _write_again(self, number: int, problems: list[Exception]) -> None:
+        """Write a log again whose sync failed in an earlier process, so that the next sync covers it."""
+        try:
+            write_again(self._disk, self._path("log", number))
+        except OSError as error:
+            problems.append(error)
 
     def _seal(self, state: bytes, deltas: list[bytes]) -> None:
         """Replace plain files with an encrypted generation; write the log with all its deltas before the snapshot."""
@@ -355,10 +369,13 @@ class ConsumerStateFile:
     def _path(self, kind: str, number: int) -> str:
         return f"{self._directory}/{kind}.{number}"
 
-    def _files(self, prefix: str = "") -> list[tuple[int, str]]:
-        """Return (generation, kind) of every snapshot and log file whose name starts with `prefix`."""
+    def _files(self, prefix: str = "", names: list[str] | None = None) -> list[tuple[int, str]]:
+        """Return (generation, kind) of every snapshot and log file whose name starts with `prefix`.
+
+        `names` are all names in the directory; None: read them.
+        """
         found = []
-        for name in self._disk.list_dir(self._directory):
+        for name in self._disk.list_dir(self._directory) if names is None else names:
             kind, _, number = name.removeprefix(prefix).partition(".")
             if (
                 name.startswith(prefix)

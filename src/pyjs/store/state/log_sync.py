@@ -5,7 +5,8 @@ handles its result. A job opens the files by path, since a log's own descriptor 
 a file covers the writes through all descriptors. A missing file was replaced by a later generation, which is durable,
 or was removed with its consumer.
 
-After a failed sync `is_lost` is true, and the consumer must start a new generation.
+After a failed sync `is_lost` is true, and the consumer must start a new generation. If the process ends before that,
+the mark of store/format/lost_sync makes the next start write the log again.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from pyjs.base.disk import Disk, closing
 from pyjs.base.together import Together
+from pyjs.store.format.lost_sync import mark_lost_sync
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,6 +46,7 @@ class LogSyncJob:
             except OSError as error:
                 first = first or error
                 self.failed.append(path)
+                mark_lost_sync(self._disk, path.rpartition("/")[0])
         return first
 
     def _sync(self, path: str) -> None:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
-from tests.support.node_logs import Write, synced
+from tests.support.disk import Same
+from tests.support.node_logs import DIRECTORY, Write, opened, synced
 from tests.unit.consensus.log.test_node_log import Node
 
+from pyjs.base.errors import StoreFailed
+from pyjs.base.log import ListLog
 from pyjs.consensus.log.files import BOOT_ID, UNKNOWN_MACHINE
 from pyjs.consensus.log.node_log import NodeLog
+from pyjs.store.format.layout import UNSYNCED
 
 
 @pytest.fixture
@@ -39,6 +45,84 @@ def test_a_log_that_was_closed_or_tells_of_durable_records_alone_is_not_doubtful
     assert not restarted(early, 10).is_doubtful
     early.log.close()
     assert not restarted(early, 14).is_doubtful
+
+
+def fail_sync(node: Node, refused: int = 0) -> None:
+    """Let a sync fail, and the next `refused` calls of the disk."""
+    node.create(7)
+    node.log.flush()
+    node.disk.failure, node.disk.fail_in, node.disk.fail_more = errno.EIO, 0, refused
+    with pytest.raises(StoreFailed):
+        synced(node.log)
+    node.disk.fail_in = None
+
+
+def test_a_log_whose_sync_has_failed_is_doubtful_until_it_is_trusted(early: Node) -> None:
+    fail_sync(early)
+    assert restarted(early, 6).is_doubtful
+    assert UNSYNCED not in early.disk.list_dir(DIRECTORY)
+    log = restarted(early, 6)  # the log stays doubtful after a kill
+    assert log.is_doubtful
+    log.trust()
+    synced(log)
+    assert not restarted(early, 6).is_doubtful
+
+
+def test_the_mark_of_a_failed_sync_stays_until_the_doubt_is_durable(early: Node) -> None:
+    fail_sync(early)
+    early.disk.end_process()
+    early.disk.failing, early.disk.fail_in = "sync_dir", 0
+    with pytest.raises(StoreFailed):
+        early.open()
+    early.disk.end_process()
+    assert UNSYNCED in early.disk.list_dir(DIRECTORY)
+    assert restarted(early, 6).is_doubtful
+
+
+def test_a_failed_sync_makes_no_log_doubtful_whose_node_tells_of_durable_records_alone() -> None:
+    node = Node()
+    fail_sync(node)
+    assert not restarted(node, 6).is_doubtful  # the interval counts from this start
+    assert UNSYNCED not in node.disk.list_dir(DIRECTORY)
+
+
+def test_a_mark_that_the_disk_refuses_is_created_when_the_log_is_closed(early: Node) -> None:
+    fail_sync(early, refused=2)
+    assert any(f"create the empty file {DIRECTORY}/{UNSYNCED}" in text for _, text in early.lines)
+    assert UNSYNCED not in early.disk.list_dir(DIRECTORY)
+    assert restarted(early, 6, closed=True).is_doubtful
+
+
+def test_a_failed_write_alone_makes_no_log_doubtful(early: Node) -> None:
+    early.create(7)
+    early.disk.failing, early.disk.fail_in = "write", 0
+    with pytest.raises(StoreFailed):
+        synced(early.log)
+    assert not restarted(early, 6, closed=True).is_doubtful
+
+
+@pytest.mark.parametrize("size", [0, 3000], ids=["a file in use", "a new file"])
+def test_records_that_the_kernel_could_not_write_after_a_kill_make_the_second_start_doubtful(
+    early: Node, size: int
+) -> None:
+    early.create(7)
+    synced(early.log)
+    early.log.witness()
+    synced(early.log)
+    durable = early.disk.files()
+    early.entry(7, 2, bytes(size))
+    early.log.flush()
+    early.disk.end_process()
+    changed = [file for file in early.disk.files() if file.changes]
+    assert all(file in durable for file in changed) == (size == 0)
+    for file in changed:
+        file.lose_sync(Same(0.9), Same(0.0))  # no write reaches the medium
+        file.failed = True
+        file.evict(Same(0.0))
+    with pytest.raises(StoreFailed):
+        opened(early.disk, 50, log=ListLog(), machine=6)
+    assert restarted(early, 6).groups[7].last == 1
+    assert early.log.is_doubtful
 
 
 def test_a_log_that_is_trusted_says_so_in_its_next_file(early: Node) -> None:

@@ -10,6 +10,7 @@ from tests.sim.disk import SimDisk
 
 from pyjs.consensus.log.files import Header, LogFile
 from pyjs.consensus.log.sync_job import FreshFileJob, SyncJob
+from pyjs.store.format.layout import UNSYNCED
 
 
 def disk_with_calls() -> tuple[SimDisk, list[str]]:
@@ -35,7 +36,7 @@ def opened(disk: SimDisk, number: int) -> LogFile:
 def test_bytes_are_durable_before_names_and_names_before_seals() -> None:
     disk, kinds = disk_with_calls()
     job = SyncJob(disk, [opened(disk, 1), opened(disk, 2)], "/log", 9)
-    job.seals = [(job.files[0], b"seal")]
+    job.seals, job.has_names = [(job.files[0], b"seal")], True
     kinds.clear()
     assert job() is None
     assert kinds == ["sync", "sync", "sync_dir", "write", "sync"]
@@ -49,7 +50,17 @@ def test_an_error_ends_a_sync() -> None:
     error = job()
     assert isinstance(error, OSError)
     assert error.errno == errno.EIO
-    assert kinds == ["sync"]
+    assert kinds == ["sync", "open"]  # the mark
+    assert job.is_marked
+    assert UNSYNCED in disk.list_dir("/log")
+
+
+def test_a_mark_that_the_disk_refuses_is_left_to_the_owner_of_the_job() -> None:
+    disk, _ = disk_with_calls()
+    job = SyncJob(disk, [opened(disk, 1)], "/log", 9)
+    disk.fail_in, disk.fail_more = 0, 1
+    assert isinstance(job(), OSError)
+    assert not job.is_marked
 
 
 def test_a_file_in_advance_has_its_name_when_it_is_durable() -> None:
@@ -77,4 +88,5 @@ def test_a_file_in_advance_says_whether_a_sync_has_failed(calls: int, is_sync: b
     job = FreshFileJob(disk, "/log", 4096)
 
     assert isinstance(job(), OSError)
-    assert job.has_failed_sync is is_sync
+    assert job.has_failed_sync is job.is_marked is is_sync
+    assert (UNSYNCED in disk.list_dir("/log")) is is_sync

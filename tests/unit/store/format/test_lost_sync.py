@@ -65,3 +65,4 @@ def test_a_mark_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     ((level, text),) = log.lines
     assert level == "WRN"
     assert "will not know that a sync failed" in text
+    assert f"create the empty file {tmp_path}/none/{UNSYNCED}" in text

@@ -6,9 +6,11 @@ import errno
 from pathlib import Path
 
 import pytest
-from tests.support.disk import FaultyDisk, LossyDisk
+from tests.sim.disk import SimDisk
+from tests.support.disk import FaultyDisk, LossyDisk, Same
 
 from pyjs.base.disk import OsDisk
+from pyjs.store.format.layout import UNSYNCED
 from pyjs.store.open_files import OpenFiles
 from pyjs.store.state.consumer_state import ConsumerStateFile, OpenLogs
 from pyjs.store.state.log_sync import JOB_LOGS_MAX, LogSync
@@ -61,6 +63,41 @@ def test_deltas_are_lost_with_the_power_before(tmp_path: Path) -> None:
     disk.lose_power()
 
     assert logs.kept() == []
+
+
+def test_deltas_after_a_failed_sync_and_a_restart_survive_a_loss_of_power() -> None:
+    disk = SimDisk(Same(0.9))
+    disk._faults = Same(0.0)  # a failed sync loses every write
+    logs = OpenLogs(disk)
+    file = ConsumerStateFile(disk, "/c", logs)
+    file.snapshot(b"state")
+    logs.sync.sync_now()
+    file.append(b"one")
+    disk.fail_in, disk.failing = 0, "sync"
+    logs.sync.sync_now()
+    disk._fds.clear()  # killed, and its pages stay in memory
+
+    logs = OpenLogs(disk)
+    file = ConsumerStateFile(disk, "/c", logs)
+    assert file.load() == (b"state", [b"one"], [])
+    file.append(b"two")
+    logs.sync.sync_now()
+    disk.lose_power()
+
+    file = ConsumerStateFile(disk, "/c")
+    assert file.load() == (b"state", [b"one", b"two"], [])
+    file.snapshot(b"all")
+    assert disk.list_dir("/c") == ["log.2", "snap.2"]
+
+
+def test_a_log_that_cannot_be_written_again_after_a_failed_sync_is_a_problem(tmp_path: Path) -> None:
+    logs = Logs(tmp_path)
+    logs.file().append(b"one")
+    (tmp_path / "c" / UNSYNCED).touch()
+    file = ConsumerStateFile(FaultyDisk(0, errno.EIO), str(tmp_path / "c"))
+    snapshot, deltas, (problem,) = file.load()
+    assert (snapshot, deltas) == (b"state", [b"one"])
+    assert "EIO" in problem
 
 
 def test_one_sync_is_asked_for_however_much_is_written(tmp_path: Path) -> None:
