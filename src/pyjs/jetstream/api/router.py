@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pyjs.core.chore import Step
 
 INTERNAL_ERROR = "internal error"  # the log has the details
+TOO_MANY = "too many requests wait"
 ENDPOINT_BY_WORDS = {tuple(each.words.split(".")): each for each in ENDPOINTS}
 
 
@@ -141,6 +142,16 @@ class Router:
             self._count(failed=True)
         fields = {"error": error.as_json()} | endpoint.on_error
         self._reply(request, endpoint, fields, counted)
+
+    def refuse_waiting(self, request: Request, depth: int) -> bool:
+        """Refuse a request for which there was no room; return False if another server of the cluster answers it."""
+        found = self.find(tuple(request.subject.decode("utf-8", "replace").split(".")[depth:]))
+        if found is not None:
+            member = self._shared.member
+            if member is not None and not member.desk.refuses(self, request, *found):
+                return False
+            self.refuse(request, found[0], errcodes.CLUSTER_NOT_AVAILABLE.detailed(TOO_MANY))
+        return True
 
     def _answer(
         self, endpoint: Endpoint, args: tuple[str, ...], request: Request

@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING
 from pyjs.base.clock import NS_PER_MS, NS_PER_S
 from pyjs.core.sink import Request
 from pyjs.jetstream import errcodes
+from pyjs.jetstream.admission import size_of
 from pyjs.jetstream.errcodes import LeaderChanged
 from pyjs.jetstream.member.keeper import Key
 from pyjs.jetstream.member.notes import Forwarded, Order
@@ -110,7 +111,7 @@ class Left:
     @property
     def size(self) -> int:
         """The size of the request, in bytes."""
-        return _size_of(self.request)
+        return size_of(self.request)
 
 
 class Desk:
@@ -169,6 +170,11 @@ class Desk:
         if _is_of_client(request):
             self._forward(router, request, self._lacking(router, endpoint, args) - self._reached())
         return None
+
+    def refuses(self, router: Router, request: Request, endpoint: Endpoint, args: tuple[str, ...]) -> bool:
+        """Return whether this server refuses a request for which it has no room, so that only one server answers."""
+        place = self._place(router, endpoint, args)
+        return place is Place.HERE or (place is Place.UNKNOWN and _is_of_client(request))
 
     # -- servers that come -------------------------------------------------------------------------------------
 
@@ -508,7 +514,7 @@ class Desk:
 
     def _has_room(self, request: Request) -> bool:
         """Return whether a request can be held within the limits HELD_MAX and HELD_SIZE."""
-        return self._held < HELD_MAX and self._held_size + _size_of(request) <= HELD_SIZE
+        return self._held < HELD_MAX and self._held_size + size_of(request) <= HELD_SIZE
 
     def _hold(
         self, request: Request, is_known: Callable[[], bool], wait_ns: int = 0
@@ -519,7 +525,7 @@ class Desk:
         """
         if not self._has_room(request):
             return False
-        size = _size_of(request)
+        size = size_of(request)
         hold_ns = HOLD_NS if self._machine.had_leader else FIRST_NS
         wait_ns = wait_ns or max(self._machine.leaderless_ns() + hold_ns - self._turn.now, SHORT_NS)
         self._held += 1
@@ -565,11 +571,6 @@ class Desk:
 def _is_of_client(request: Request) -> bool:
     """Return whether a client of this server is waiting for the answer to a request."""
     return request.session is not None and bool(request.reply)
-
-
-def _size_of(request: Request) -> int:
-    """Return the size of a request's subject, reply subject, headers and payload, in bytes."""
-    return sum(map(len, (request.subject, request.reply, request.headers or b"", request.payload)))
 
 
 def _nothing(request: Request) -> None:
