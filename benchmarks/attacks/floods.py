@@ -9,7 +9,9 @@ from attacks.attack import Victim, attack
 from attacks.client import Client
 
 FLOODERS = 6
-SILENT_S = 2.0  # a flood is over when no answer has arrived for this time: nats-server drops requests silently
+SILENT_S = (
+    2.0  # a flood is over when no answer has arrived for this time: nats-server drops requests silently
+)
 
 
 def _flood(victim: Victim, clients: list[Client], calls: list[list[bytes]]) -> None:
@@ -31,7 +33,9 @@ def _flood(victim: Victim, clients: list[Client], calls: list[list[bytes]]) -> N
     victim.count(asked, answered())
     refused = sum(b'"err_code":10008' in body for client in clients for _, _, body in client.messages)
     if refused:
-        victim.note(f"{refused:,} of {answered():,} answers are error 10008, {asked - answered():,} are missing")
+        victim.note(
+            f"{refused:,} of {answered():,} answers are error 10008, {asked - answered():,} are missing"
+        )
 
 
 def _call(client: Client, number: int) -> bytes:

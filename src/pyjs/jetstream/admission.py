@@ -25,7 +25,7 @@ from pyjs.core.auth.identity import Sender
 from pyjs.jetstream import advisories
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
+    from collections.abc import Callable, Generator, Hashable
     from typing import TypeAlias
 
     from pyjs.base.clock import Clock
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from pyjs.base.timers import Timer, Timers
     from pyjs.config.options import JetStreamOptions
     from pyjs.core.account import Account
+    from pyjs.core.chore import Step
     from pyjs.core.sink import Request
 
     Owners: TypeAlias = "tuple[Hashable, Hashable]"  # account, key of the connection
@@ -119,6 +120,7 @@ class Admission:
         self.changes = Tally()  # all other requests
         self.sizes = Tally()
         self._waiting: dict[Request, Owners] = {}
+        self._held: set[Request] = set()  # requests that are counted until a further call of `leave`
         self._refused = 0  # number of refused requests since the last log line
         self._timer: Timer | None = None  # set for TELL_NS after a log line
 
@@ -142,12 +144,38 @@ class Admission:
         self._waiting[request] = owners
         return True
 
+    def hold(self, request: Request) -> None:
+        """Count a request until `leave` was called once for this call, too: its answer follows its last step."""
+        if request in self._waiting:
+            self._held.add(request)
+
     def leave(self, request: Request) -> None:
-        """Count a request no longer; do nothing if it is not counted."""
+        """Count a request no longer, unless it is held; do nothing if it is not counted."""
+        if request in self._held:
+            self._held.remove(request)
+            return
         owners = self._waiting.pop(request, None)
         if owners is not None:
             self._limit_of(request)[0].add(owners, -1)
             self.sizes.add(owners, -size_of(request))
+
+    def counted(
+        self,
+        account: Account,
+        request: Request,
+        steps: Generator[Step, None, None],
+        refuse: Callable[[], object],
+    ) -> Generator[Step, None, None]:
+        """Run `steps` for a request that another server has passed on, and count it; call `refuse` without room."""
+        if not self.admit(account, request):
+            steps.close()
+            refuse()
+            self.refused(1)
+            return
+        try:
+            yield from steps
+        finally:
+            self.leave(request)
 
     def _limit_of(self, request: Request) -> tuple[Tally, int]:
         options = self._options
@@ -175,7 +203,9 @@ class Admission:
             domain = self._options.domain
             fields = {"server": self._server_name, **({"domain": domain} if domain else {}), "dropped": count}
             now_ns = self._clock.wall_ns()
-            advisories.publish(system, self._rng, ADVISORY, "advisory.v1.api_limit_reached", now_ns, fields, "")
+            advisories.publish(
+                system, self._rng, ADVISORY, "advisory.v1.api_limit_reached", now_ns, fields, ""
+            )
 
 
 def size_of(request: Request) -> int:

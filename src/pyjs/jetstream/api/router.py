@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
     from pyjs.core.chore import Step
+    from pyjs.jetstream.admission import Admission
 
 INTERNAL_ERROR = "internal error"  # the log has the details
-TOO_MANY = "too many requests wait"
 ENDPOINT_BY_WORDS = {tuple(each.words.split(".")): each for each in ENDPOINTS}
 
 
@@ -41,6 +41,11 @@ class Router:
         self.account = account
         self._shared = shared
         self.js = js  # None: JetStream is off for the account
+
+    @property
+    def admission(self) -> Admission:
+        """The requests of the server that wait."""
+        return self._shared.admission
 
     def find(self, tokens: tuple[str, ...]) -> tuple[Endpoint, tuple[str, ...]] | None:
         """Return the endpoint and the arguments for the tokens after the prefix, or None if there is no endpoint."""
@@ -70,7 +75,9 @@ class Router:
         try:
             fields = yield from self._ordered(endpoint, args, request)
             if endpoint.unsynced is not None and self.js is not None:
-                self.js.stream(args[0]).when_durable(partial(self._done, request, endpoint, fields))
+                stream = self.js.stream(args[0])
+                self.admission.hold(request)
+                stream.when_durable(partial(self._durable, request, endpoint, fields))
             else:
                 self._done(request, endpoint, fields)
         except LeaderChanged as error:
@@ -116,6 +123,12 @@ class Router:
             return fields
         return (yield from fields)
 
+    def _durable(
+        self, request: Request, endpoint: Endpoint, fields: JsonDict | None, failure: Exception | None
+    ) -> None:
+        self.admission.leave(request)
+        self._done(request, endpoint, fields, failure)
+
     def _done(
         self, request: Request, endpoint: Endpoint, fields: JsonDict | None, failure: Exception | None = None
     ) -> None:
@@ -150,7 +163,7 @@ class Router:
             member = self._shared.member
             if member is not None and not member.desk.refuses(self, request, *found):
                 return False
-            self.refuse(request, found[0], errcodes.CLUSTER_NOT_AVAILABLE.detailed(TOO_MANY))
+            self.refuse(request, found[0], errcodes.too_many_waiting())
         return True
 
     def _answer(

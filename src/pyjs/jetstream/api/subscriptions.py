@@ -108,7 +108,9 @@ class ApiSubscriptions:
         self._loading = False  # a job imports the router
         self._parked: list[Chore] = []  # requests that wait for the import, oldest first
         self._late = 0  # number of requests that wait for the import or for earlier requests
-        self._refused: list[tuple[Request, int]] = []  # requests without room, and the depths of their prefixes
+        self._refused: list[
+            tuple[Request, int]
+        ] = []  # requests without room, and the depths of their prefixes
         self._unanswered = 0  # number of requests without room that are not in `_refused`
         # Key: (the stream that answers, the stream named in the requests); a mirror may answer for its origin.
         self._direct: dict[tuple[str, str], DirectSubscriptions] = {}

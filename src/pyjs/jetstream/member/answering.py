@@ -216,15 +216,32 @@ class Desk:
         """Handle a request that the server of its client has forwarded, unless this server has taken it already."""
         tokens = tuple(note.subject.split("."))
         found = router.find(tokens[tokens.index("API") + 1 :]) if "API" in tokens else None
-        request = Request(_nothing, note.subject.encode(), note.reply, note.headers, note.payload)
-        if found is None or self._taken.has(request.subject, request.reply):
+        if found is None:
             return
-        yield from self._waiters.until_heard(router.account, note.reply)
-        if self._place(router, *found) is Place.HERE:
-            is_taken = yield from self._is_taken(router, request, *found)
+        message = note.subject.encode(), note.reply, note.headers, note.payload
+        request = Request(_nothing, *message, is_routed=True)
+        steps = self._forwarded(router, request, *found)
+        refuse = partial(self._refuse_forwarded, router, request, *found)
+        yield from router.admission.counted(router.account, request, steps, refuse)
+
+    def _forwarded(
+        self, router: Router, request: Request, endpoint: Endpoint, args: tuple[str, ...]
+    ) -> Generator[Step, None, None]:
+        if self._taken.has(request.subject, request.reply):
+            return
+        yield from self._waiters.until_heard(router.account, request.reply)
+        if self._place(router, endpoint, args) is Place.HERE:
+            is_taken = yield from self._is_taken(router, request, endpoint, args)
             if is_taken or self._taken.has(request.subject, request.reply):
                 return
-        yield from self.handle(router, request, *found) or ()
+        yield from self.handle(router, request, endpoint, args) or ()
+
+    def _refuse_forwarded(
+        self, router: Router, request: Request, endpoint: Endpoint, args: tuple[str, ...]
+    ) -> None:
+        is_taken = self._taken.has(request.subject, request.reply)
+        if not is_taken and self.refuses(router, request, endpoint, args):
+            router.refuse(request, endpoint, errcodes.too_many_waiting())
 
     # -- leaders that are lost ---------------------------------------------------------------------------------
 
@@ -489,16 +506,24 @@ class Desk:
         from pyjs.jetstream.api.router import ENDPOINT_BY_WORDS  # imported with the first request
 
         endpoint, args = ENDPOINT_BY_WORDS[words], tuple(tokens[tokens.index("API") + 1 + len(words) :])
-        request = Request(_nothing, order.subject.encode(), order.reply, b"", order.payload)
+        message = order.subject.encode(), order.reply, b"", order.payload
+        request = Request(_nothing, *message, is_routed=True)
         if self._taken.has(request.subject, request.reply):
             return
+        steps = self._passed_steps(router, request, endpoint, args, order.index)
+        refuse = partial(router.refuse, request, endpoint, errcodes.too_many_waiting())
+        yield from router.admission.counted(router.account, request, steps, refuse)
+
+    def _passed_steps(
+        self, router: Router, request: Request, endpoint: Endpoint, args: tuple[str, ...], hops: int
+    ) -> Generator[Step, None, None]:
         self._passed.add(request)
-        yield from self._waiters.until_heard(router.account, order.reply)
+        yield from self._waiters.until_heard(router.account, request.reply)
         if self._place(router, endpoint, args) is Place.HERE:
             yield from router.work(request, self._requests.endpoints.of(endpoint), args)
             return
         error = LeaderChanged()
-        self._passing[request] = self._turn.now + HOLD_NS, order.index
+        self._passing[request] = self._turn.now + HOLD_NS, hops
         if not (yield from self.pass_on(router, request, endpoint, args, error)):
             router.refuse(request, endpoint, error)
 
