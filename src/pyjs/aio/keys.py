@@ -477,9 +477,9 @@ class JetStreamKeys(TypedDict, total=False):
     strict: bool
     """Refuse API requests with unknown fields."""
     request_queue_limit: int
-    """Number of API requests that may wait; further requests are refused."""
+    """Number of API requests that may wait."""
     info_queue_limit: int
-    """The same for requests for information, such as `STREAM.INFO`; 0: as `request_queue_limit`."""
+    """The same for requests for information; 0: as `request_queue_limit`."""
     limits: JetStreamLimitsKeys
     """Limits for options of streams and consumers."""
     streams: Mapping[str, Mapping[str, object]]

@@ -288,7 +288,7 @@ JETSTREAM = Table(
         Key(
             "request_queue_limit",
             INT,
-            "Number of API requests that may wait; further requests are refused.",
+            "Number of API requests that may wait.",
             check=_or_default,
             zero_is_default=True,
             reloadable=True,
@@ -296,7 +296,7 @@ JETSTREAM = Table(
         Key(
             "info_queue_limit",
             INT,
-            "The same for requests for information, such as `STREAM.INFO`; 0: as `request_queue_limit`.",
+            "The same for requests for information; 0: as `request_queue_limit`.",
             check=_or_default,
             reloadable=True,
         ),

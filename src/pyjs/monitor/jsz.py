@@ -161,7 +161,7 @@ def jetstream_stats(monitored: Monitored) -> JsonDict:
 
 def _api_stats(shared: Shared) -> JsonDict:
     """Return the numbers of API requests; `inflight`, of those that wait, is left out if it is 0."""
-    stats = {"level": API_LEVEL, "total": shared.api_total, "errors": shared.api_errors}
+    stats: JsonDict = {"level": API_LEVEL, "total": shared.api_total, "errors": shared.api_errors}
     inflight = shared.admission.inflight
     return stats | ({"inflight": inflight} if inflight else {})
 

@@ -75,9 +75,9 @@ class Router:
         try:
             fields = yield from self._ordered(endpoint, args, request)
             if endpoint.unsynced is not None and self.js is not None:
-                stream = self.js.stream(args[0])
+                changed = self.js.stream(args[0])
                 self.admission.hold(request)
-                stream.when_durable(partial(self._durable, request, endpoint, fields))
+                changed.when_durable(partial(self._durable, request, endpoint, fields))
             else:
                 self._done(request, endpoint, fields)
         except LeaderChanged as error:
@@ -159,11 +159,14 @@ class Router:
     def refuse_waiting(self, request: Request, depth: int) -> bool:
         """Refuse a request for which there was no room; return False if another server of the cluster answers it."""
         found = self.find(tuple(request.subject.decode("utf-8", "replace").split(".")[depth:]))
-        if found is not None:
-            member = self._shared.member
-            if member is not None and not member.desk.refuses(self, request, *found):
-                return False
-            self.refuse(request, found[0], errcodes.too_many_waiting())
+        return found is None or self.turn_away(request, *found)
+
+    def turn_away(self, request: Request, endpoint: Endpoint, args: tuple[str, ...]) -> bool:
+        """Refuse a request for an endpoint, as `refuse_waiting`."""
+        member = self._shared.member
+        if member is not None and not member.desk.refuses(self, request, endpoint, args):
+            return False
+        self.refuse(request, endpoint, errcodes.too_many_waiting())
         return True
 
     def _answer(

@@ -173,6 +173,8 @@ class Desk:
 
     def refuses(self, router: Router, request: Request, endpoint: Endpoint, args: tuple[str, ...]) -> bool:
         """Return whether this server refuses a request for which it has no room, so that only one server answers."""
+        if self._taken.has(request.subject, request.reply):
+            return False
         place = self._place(router, endpoint, args)
         return place is Place.HERE or (place is Place.UNKNOWN and _is_of_client(request))
 
@@ -221,7 +223,7 @@ class Desk:
         message = note.subject.encode(), note.reply, note.headers, note.payload
         request = Request(_nothing, *message, is_routed=True)
         steps = self._forwarded(router, request, *found)
-        refuse = partial(self._refuse_forwarded, router, request, *found)
+        refuse = partial(router.turn_away, request, *found)
         yield from router.admission.counted(router.account, request, steps, refuse)
 
     def _forwarded(
@@ -235,13 +237,6 @@ class Desk:
             if is_taken or self._taken.has(request.subject, request.reply):
                 return
         yield from self.handle(router, request, endpoint, args) or ()
-
-    def _refuse_forwarded(
-        self, router: Router, request: Request, endpoint: Endpoint, args: tuple[str, ...]
-    ) -> None:
-        is_taken = self._taken.has(request.subject, request.reply)
-        if not is_taken and self.refuses(router, request, endpoint, args):
-            router.refuse(request, endpoint, errcodes.too_many_waiting())
 
     # -- leaders that are lost ---------------------------------------------------------------------------------
 

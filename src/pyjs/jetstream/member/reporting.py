@@ -18,9 +18,9 @@ from pyjs.jetstream.cluster.reports import (
 )
 
 if TYPE_CHECKING:
-    from pyjs.jetstream.admission import Admission
     from typing import Any
 
+    from pyjs.jetstream.admission import Admission
     from pyjs.jetstream.cluster.assignments import Assignment
     from pyjs.jetstream.config.stream import StreamConfig
     from pyjs.jetstream.consumer.consumer import Consumer
