@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.unit.jetstream.jsfixture import JetStreamFixture
@@ -15,9 +15,16 @@ from pyjs.config.options import (
     Options,
     UserOptions,
 )
+from pyjs.core.auth.identity import Sender
+from pyjs.core.sink import Request
 from pyjs.jetstream import admission
-from pyjs.jetstream.admission import Tally, is_info
+from pyjs.jetstream.admission import Tally, is_info, owners_of
 from pyjs.testing import RawClient
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from pyjs.core.chore import Step
 
 INFO = "STREAM.INFO.S"
 PURGE = "STREAM.PURGE.S"
@@ -32,7 +39,7 @@ def login(user: str) -> bytes:
 class Flood(JetStreamFixture):
     """A server on which few requests may wait, and clients that send requests without waiting."""
 
-    def __init__(self, **limits: int) -> None:
+    def __init__(self, **limits: Any) -> None:
         options = Options(jetstream=JetStreamOptions(enabled=True, domain="hub", **limits))
         account = AccountJetStreamOptions()
         options.accounts["A"] = AccountOptions("A", (UserOptions("a", "a"),), account)
@@ -142,6 +149,7 @@ def test_a_request_whose_answer_waits_for_a_sync_counts_until_it_is_answered() -
     js.turn()
     js.send(js.user, "STREAM.PURGE.F", 2)
     assert js.answers(js.user) == [TOO_MANY]
+    assert js.node.jetstream is not None
     stream = js.node.jetstream.accounts["A"].streams["F"]
     while (job := stream.begin_sync()) is not None:
         stream.finish_sync(job())
@@ -181,6 +189,38 @@ def test_refusals_are_logged_and_published_once_a_second() -> None:
     js.send(js.user, PURGE, 2)
     js.turn()
     assert [json.loads(each)["dropped"] for each in system.payloads()] == [1]
+
+
+def test_a_request_that_another_server_has_passed_on_counts_until_its_last_step() -> None:
+    js = Flood(request_queue_limit=1)
+    account, refused = js.user.session.account, []
+
+    def steps() -> Generator[None, None, None]:
+        yield
+
+    def begun(reply: bytes) -> Generator[Step, None, None]:
+        request = Request(lambda _: None, b"$JS.API.STREAM.PURGE.S", reply, is_routed=True)
+        return js.admission.counted(account, request, steps(), lambda: refused.append(reply))
+
+    first, second = begun(b"_I.1"), begun(b"_I.2")
+    next(first)
+    assert js.admission.inflight == 1
+    assert [*second] == []
+    assert refused == [b"_I.2"]
+    assert [*first] == []
+    assert is_idle(js)
+
+
+def test_a_client_of_another_server_or_worker_is_known_by_its_inbox_or_its_id() -> None:
+    js = Flood()
+    account = js.user.session.account
+    one, other = (
+        Request(lambda _: None, b"$JS.API.INFO", reply, is_routed=True) for reply in (b"_I.a.1", b"_I.a.2")
+    )
+    assert owners_of(account, one) == owners_of(account, other) == (account, (b"_I.a",))
+    sender = Sender({"server": "w2", "id": 7})
+    sent = Request(lambda _: None, b"$JS.API.INFO", b"", session=sender)  # type: ignore[arg-type]
+    assert owners_of(account, sent) == (account, ("w2", "7"))
 
 
 def test_a_connection_and_an_account_with_few_requests_have_a_reserve() -> None:
