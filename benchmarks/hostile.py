@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from attacks import api, auth, core, delivery, doors, http, moments, numbers
+from attacks import api, auth, core, delivery, doors, floods, http, moments, numbers
 from attacks.attack import ATTACKS, Attack
 from attacks.measure import Sample, measure
 from attacks.table import HEAD, Line, markdown, text
@@ -29,7 +29,7 @@ from report import machine_facts
 from servers import ServerCommand, ServerFailed, find_peer, our_command, peer_command
 
 # each of these modules adds its attacks to ATTACKS
-FAMILIES = (auth, doors, core, numbers, api, delivery, moments, http)
+FAMILIES = (auth, doors, core, numbers, api, floods, delivery, moments, http)
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "jetstream": (
         ("advisories", "errcodes", "names"),
-        ("config", "files"),
+        ("admission", "config", "files"),
         ("cluster", "rules"),
         ("stream",),
         ("consumer", "mirror"),

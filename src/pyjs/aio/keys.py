@@ -476,6 +476,10 @@ class JetStreamKeys(TypedDict, total=False):
     """With `workers`: distribute new streams among all workers; `false`: the first has all streams."""
     strict: bool
     """Refuse API requests with unknown fields."""
+    request_queue_limit: int
+    """Number of API requests that may wait."""
+    info_queue_limit: int
+    """The same for requests for information; 0: as `request_queue_limit`."""
     limits: JetStreamLimitsKeys
     """Limits for options of streams and consumers."""
     streams: Mapping[str, Mapping[str, object]]

@@ -286,6 +286,21 @@ JETSTREAM = Table(
         ),
         Key("strict", BOOL, "Refuse API requests with unknown fields."),
         Key(
+            "request_queue_limit",
+            INT,
+            "Number of API requests that may wait.",
+            check=_or_default,
+            zero_is_default=True,
+            reloadable=True,
+        ),
+        Key(
+            "info_queue_limit",
+            INT,
+            "The same for requests for information; 0: as `request_queue_limit`.",
+            check=_or_default,
+            reloadable=True,
+        ),
+        Key(
             "limits",
             map_kind(JETSTREAM_LIMITS, "max_ack_pending: 1000", JetStreamLimits),
             "Limits for options of streams and consumers.",

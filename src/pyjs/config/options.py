@@ -240,6 +240,8 @@ class JetStreamOptions:
     cipher: str = "chacha"  # of new streams: chacha or aes
     spread_workers: bool = False  # with `workers`, streams are in all workers
     strict: bool = True  # unknown fields in API requests are errors
+    request_queue_limit: int = 10_000  # number of API requests that may wait
+    info_queue_limit: int = 0  # the same for requests for information; 0: as request_queue_limit
     limits: JetStreamLimits = field(default_factory=JetStreamLimits)
     declared: DeclaredBlocks = field(default_factory=DeclaredBlocks)  # of the global account
 

@@ -45,8 +45,6 @@ JETSTREAM = (
     Unsupported(("max_concurrent_io",), "one thread syncs all files"),
     Unsupported(("max_buffered_msgs",), _NO_QUEUE),
     Unsupported(("max_buffered_size",), _NO_QUEUE),
-    Unsupported(("request_queue_limit",), "waiting API requests are not limited; clients are served in turn"),
-    Unsupported(("info_queue_limit",), "waiting API requests are not limited; clients are served in turn"),
 )
 
 ACCOUNT = (Unsupported(("nkey",), "an account is identified by its name"),)

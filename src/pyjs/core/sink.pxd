@@ -66,6 +66,7 @@ cdef class PySink(Sink):
     """A sink that copies the message; in the turn, `handler` is called with the copy as a Request."""
     cdef Turn turn
     cdef readonly object handler
+    cdef public object admits  # callable(Request) -> bool: False if the request must not wait; None: all are admitted
     cdef public bint stays_here         # other servers answer the requests of their own clients
     cdef public bytes service    # subject in the system account; b"": the same subject; None: not a service there
     cdef int copy_out(self, Msg* m) except -1

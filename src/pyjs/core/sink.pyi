@@ -95,4 +95,5 @@ class Request:
 class PySink(Sink):
     service: bytes | None
     handler: Callable[[Request], Iterator[Step] | None]
+    admits: Callable[[Request], bool] | None
     def __init__(self, turn: Turn, handler: Callable[[Request], Iterator[Step] | None]) -> None: ...

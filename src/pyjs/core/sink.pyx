@@ -19,6 +19,7 @@ from pyjs.core.chore import Chore
 cdef enum:
     INPUT_WORK = 65536          # work on input between two turns, over all sessions: some 4 ms
     COPY_OUT_WORK = 32
+    REFUSE_WORK = 192           # in addition, for a message that is not admitted: its sender gets an error
 
 
 EVERYWHERE = <uint64_t> -1
@@ -177,7 +178,11 @@ cdef class PySink(Sink):
     cdef int copy_out(self, Msg* m) except -1:
         cdef object session = self.turn.sender if m.origin == NULL else <object> <PyObject*> m.origin
         self.turn.extra_work += COPY_OUT_WORK
-        self.turn.requests.append(Request(
+        request = Request(
             self.handler, m.subject[:m.subject_len], m.reply[:m.reply_len], m.body[:m.header_len],
-            m.body[m.header_len:m.size], session, m.told == EVERYWHERE))
+            m.body[m.header_len:m.size], session, m.told == EVERYWHERE)
+        if self.admits is not None and not self.admits(request):
+            self.turn.extra_work += REFUSE_WORK
+            return 0
+        self.turn.requests.append(request)
         return 0

@@ -64,6 +64,11 @@ class ErrorCode:
             raise self.error(**values)
 
 
+def too_many_waiting() -> ApiError:
+    """Return the error for a request beyond the limit of waiting requests."""
+    return CLUSTER_NOT_AVAILABLE.detailed("too many requests wait")
+
+
 def _as_go_says(reason: str) -> str:
     """Return an operating-system error message as Go writes it, with a lower-case first letter.
 

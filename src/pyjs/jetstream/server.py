@@ -21,6 +21,7 @@ from pyjs.core.account import Account
 from pyjs.core.auth.users import GLOBAL_ACCOUNT
 from pyjs.core.faults import Faults
 from pyjs.core.sink import Sink, Turn
+from pyjs.jetstream.admission import Admission
 from pyjs.jetstream.api.subscriptions import ApiSubscriptions
 from pyjs.jetstream.config.choices import FILE, MEMORY
 from pyjs.jetstream.files.metadata import MetadataWriter
@@ -89,6 +90,15 @@ class JetStreamServer:
             host.log,
             host.faults,
             MetadataWriter(host.turn_state, host.disk, self.options.store_dir),
+            Admission(
+                self.options,
+                host.clock,
+                host.timers,
+                host.rng,
+                host.log,
+                host.server_name,
+                lambda: host.system_account,
+            ),
             member,
             spread,
         )
@@ -217,6 +227,8 @@ class JetStreamServer:
         """Apply the limits of reloaded options, and turn JetStream on or off for accounts accordingly."""
         new = self._host.options.jetstream
         self.options.max_memory, self.options.max_storage = new.max_memory, new.max_storage
+        self.options.request_queue_limit = new.request_queue_limit
+        self.options.info_queue_limit = new.info_queue_limit
         self.shared.max_payload = self._host.options.limits.max_payload
         self.memory.max, self.storage.max = new.max_memory, new.max_storage
         for _ in self._apply_to_accounts():

@@ -603,6 +603,10 @@ class JetStreamOptions(Options):
         description="With `workers`: distribute new streams among all workers; `false`: the first has all streams.",
     )
     strict: bool | None = Field(default=None, description="Refuse API requests with unknown fields.")
+    request_queue_limit: int | None = Field(default=None, description="Number of API requests that may wait.")
+    info_queue_limit: int | None = Field(
+        default=None, description="The same for requests for information; 0: as `request_queue_limit`."
+    )
     limits: JetStreamLimitsOptions | None = Field(
         default=None, description="Limits for options of streams and consumers."
     )

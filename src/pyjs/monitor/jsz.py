@@ -120,7 +120,7 @@ def jsz(monitored: Monitored, options: JszOptions, now_ns: int) -> Generator[Non
     answer |= _totals(accounts, options)
     if member is not None:
         answer |= filled({"log_damages": member.log_damages})
-        answer["meta_cluster"] = member.reports.meta()
+        answer["meta_cluster"] = member.reports.meta(jetstream.shared.admission)
     if chosen := _chosen(accounts, options):
         answer["account_details"] = details = []
         for name in chosen:
@@ -139,7 +139,7 @@ def jetstream_block(monitored: Monitored) -> JsonDict:
     return {
         "config": jetstream_config(monitored),
         "stats": jetstream_stats(monitored),
-        **({} if member is None else {"meta": member.reports.meta()}),
+        **({} if member is None else {"meta": member.reports.meta(jetstream.shared.admission)}),
         "limits": jetstream_limits(monitored),
     }
 
@@ -156,8 +156,15 @@ def jetstream_stats(monitored: Monitored) -> JsonDict:
         "reserved_storage": jetstream.storage.reserved,
         "accounts": len(jetstream.accounts),
         "ha_assets": _num_groups(shared),
-        "api": {"level": API_LEVEL, "total": shared.api_total, "errors": shared.api_errors},
+        "api": _api_stats(shared),
     }
+
+
+def _api_stats(shared: Shared) -> JsonDict:
+    """Return the numbers of API requests; `inflight`, of those that wait, is left out if it is 0."""
+    stats: JsonDict = {"level": API_LEVEL, "total": shared.api_total, "errors": shared.api_errors}
+    inflight = shared.admission.inflight
+    return stats | ({"inflight": inflight} if inflight else {})
 
 
 def _num_groups(shared: Shared) -> int:

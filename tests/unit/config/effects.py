@@ -201,6 +201,17 @@ def api(*requests: tuple[str, dict[str, object]], user: str = "") -> Callable[[S
     return observe
 
 
+def flooded(endpoint: str) -> Callable[[Site], object]:
+    """Observe the errors of three API requests that arrive together."""
+
+    def observe(site: Site) -> object:
+        client = site.client()
+        client.send(b"SUB a 1\r\n" + b"PUB $JS.API.%b a 0\r\n\r\n" % endpoint.encode() * 3)
+        return [json.loads(payload).get("error") for payload in client.payloads()]
+
+    return observe
+
+
 def batched(*messages: tuple[str, int]) -> Callable[[Site], object]:
     """Observe the answers to messages of batches, each with its id and sequence."""
 
@@ -586,6 +597,8 @@ NODE_EFFECTS: dict[str, list[Effect]] = {
     "jetstream/cipher": [jetstream("key: secret, cipher: aes", kept(slice(32, 33)))],
     "jetstream/unique_tag": [jetstream("unique_tag: az", jsz("config"))],
     "jetstream/strict": [jetstream("strict: false", api(stream(no_such_field=1)))],
+    "jetstream/request_queue_limit": [jetstream("request_queue_limit: 2", flooded("STREAM.DELETE.S"))],
+    "jetstream/info_queue_limit": [jetstream("info_queue_limit: 2", flooded("STREAM.INFO.S"))],
     "jetstream/limits": [jetstream("limits { max_ack_pending: 7 }", jsz("limits"))],
     "jetstream.limits/max_ack_pending": [
         limits("max_ack_pending: 7", api(stream(), consumer(max_ack_pending=8)))

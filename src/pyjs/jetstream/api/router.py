@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
     from pyjs.core.chore import Step
+    from pyjs.jetstream.admission import Admission
 
 INTERNAL_ERROR = "internal error"  # the log has the details
 ENDPOINT_BY_WORDS = {tuple(each.words.split(".")): each for each in ENDPOINTS}
@@ -40,6 +41,11 @@ class Router:
         self.account = account
         self._shared = shared
         self.js = js  # None: JetStream is off for the account
+
+    @property
+    def admission(self) -> Admission:
+        """The requests of the server that wait."""
+        return self._shared.admission
 
     def find(self, tokens: tuple[str, ...]) -> tuple[Endpoint, tuple[str, ...]] | None:
         """Return the endpoint and the arguments for the tokens after the prefix, or None if there is no endpoint."""
@@ -69,7 +75,9 @@ class Router:
         try:
             fields = yield from self._ordered(endpoint, args, request)
             if endpoint.unsynced is not None and self.js is not None:
-                self.js.stream(args[0]).when_durable(partial(self._done, request, endpoint, fields))
+                changed = self.js.stream(args[0])
+                self.admission.hold(request)
+                changed.when_durable(partial(self._durable, request, endpoint, fields))
             else:
                 self._done(request, endpoint, fields)
         except LeaderChanged as error:
@@ -115,6 +123,12 @@ class Router:
             return fields
         return (yield from fields)
 
+    def _durable(
+        self, request: Request, endpoint: Endpoint, fields: JsonDict | None, failure: Exception | None
+    ) -> None:
+        self.admission.leave(request)
+        self._done(request, endpoint, fields, failure)
+
     def _done(
         self, request: Request, endpoint: Endpoint, fields: JsonDict | None, failure: Exception | None = None
     ) -> None:
@@ -141,6 +155,19 @@ class Router:
             self._count(failed=True)
         fields = {"error": error.as_json()} | endpoint.on_error
         self._reply(request, endpoint, fields, counted)
+
+    def refuse_waiting(self, request: Request, depth: int) -> bool:
+        """Refuse a request for which there was no room; return False if another server of the cluster answers it."""
+        found = self.find(tuple(request.subject.decode("utf-8", "replace").split(".")[depth:]))
+        return found is None or self.turn_away(request, *found)
+
+    def turn_away(self, request: Request, endpoint: Endpoint, args: tuple[str, ...]) -> bool:
+        """Refuse a request for an endpoint, as `refuse_waiting`."""
+        member = self._shared.member
+        if member is not None and not member.desk.refuses(self, request, endpoint, args):
+            return False
+        self.refuse(request, endpoint, errcodes.too_many_waiting())
+        return True
 
     def _answer(
         self, endpoint: Endpoint, args: tuple[str, ...], request: Request

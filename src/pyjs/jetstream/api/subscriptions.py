@@ -43,6 +43,7 @@ ANSWERED = (
     ),
     b"PYJS.>",
 )
+REFUSED_MAX = 10_000  # refused requests that wait for their error; any further one is not answered
 MAPPED = (b"$KV.>", b"$OBJ.>")  # may follow the prefix of a domain, see `mapped`
 
 
@@ -107,6 +108,10 @@ class ApiSubscriptions:
         self._loading = False  # a job imports the router
         self._parked: list[Chore] = []  # requests that wait for the import, oldest first
         self._late = 0  # number of requests that wait for the import or for earlier requests
+        self._refused: list[
+            tuple[Request, int]
+        ] = []  # requests without room, and the depths of their prefixes
+        self._unanswered = 0  # number of requests without room that are not in `_refused`
         # Key: (the stream that answers, the stream named in the requests); a mirror may answer for its origin.
         self._direct: dict[tuple[str, str], DirectSubscriptions] = {}
         self._subscriptions: list[Subscription] = []
@@ -124,6 +129,7 @@ class ApiSubscriptions:
     def _subscribe(self, prefix: bytes) -> None:
         depth = prefix.count(b".")
         sink = ApiSink(self._account.turn, lambda request: self._handle(request, depth))
+        sink.admits = lambda request: self._admit(request, depth)
         sink.service = b""
         sink.skipped = tuple(prefix + words for words in ELSEWHERE)
         answered = (*ANSWERED, *MAPPED) if depth == DOMAIN_DEPTH else ANSWERED
@@ -134,7 +140,54 @@ class ApiSubscriptions:
         self._account.add(subscription)
         self._subscriptions.append(subscription)
 
+    # -- requests --------------------------------------------------------------------------------------------
+
+    def _admit(self, request: Request, depth: int) -> bool:
+        """Return whether a request that has arrived may wait; otherwise, it is refused later in this turn."""
+        if depth == DOMAIN_DEPTH and mapped(request.subject):
+            return True  # a message, not a request
+        if self._shared.spread is not None and request.is_routed:
+            return True  # a copy that `_find` ignores
+        if self._shared.admission.admit(self._account, request):
+            return True
+        if not (self._refused or self._unanswered):
+            self._account.turn.requests.append(Request(self._refuse, request.subject))
+        if request.reply and len(self._refused) < REFUSED_MAX:
+            small = Request(
+                self._refuse, request.subject, request.reply, b"", b"", request.session, request.is_routed
+            )
+            self._refused.append((small, depth))
+        else:
+            self._unanswered += 1
+        return False
+
+    def _refuse(self, _: Request) -> None:
+        """Answer the refused requests with an error, except those that another server of the cluster answers."""
+        refused, count = self._refused, self._unanswered
+        self._refused, self._unanswered = [], 0
+        for request, depth in refused:
+            count += self._loaded_router().refuse_waiting(request, depth)
+        self._shared.admission.refused(count)
+
     def _handle(self, request: Request, depth: int) -> Iterator[Step] | None:
+        """Answer a request, in steps; the request stops waiting at its last step."""
+        try:
+            steps = self._find(request, depth)
+        except BaseException:
+            self._shared.admission.leave(request)
+            raise
+        if steps is None:
+            self._shared.admission.leave(request)
+            return None
+        return self._until_done(request, steps)
+
+    def _until_done(self, request: Request, steps: Iterator[Step]) -> Iterator[Step]:
+        try:
+            yield from steps
+        finally:
+            self._shared.admission.leave(request)
+
+    def _find(self, request: Request, depth: int) -> Iterator[Step] | None:
         spread = self._shared.spread
         if spread is not None and request.is_routed:
             return None  # the worker of the client handles it; this one has a client that reads requests
@@ -166,11 +219,14 @@ class ApiSubscriptions:
         system.send(subject, request.payload, headers)
 
     def _route(self, request: Request, depth: int) -> Iterator[Step] | None:
+        return self._loaded_router().handle(request, depth)
+
+    def _loaded_router(self) -> Router:
         if self._router is None:
             from pyjs.jetstream.api.router import Router
 
             self._router = Router(self._account, self._shared, self._js)
-        return self._router.handle(request, depth)
+        return self._router
 
     def _handle_later(self, request: Request, depth: int) -> Iterator[Step]:
         """Answer a request as soon as the router is imported, after earlier requests of the same connection."""

@@ -43,10 +43,11 @@ class GroupStatus:
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """The numbers about the metadata group's log in a report: voters, pending requests, and the last snapshot."""
+    """The numbers about the metadata group in a report: voters, waiting API requests, and the last snapshot."""
 
     voters: int
-    requests: int = 0  # number of proposals that are not applied yet
+    requests: int = 0  # number of API requests of this server that wait, except those in `infos`
+    infos: int = 0  # number of requests for information that wait
     entries: int = 0  # number of entries applied since the last snapshot
     size: int = 0  # bytes of these entries
     snapshot_ns: int = 0  # time of the last snapshot, on the wall clock; 0: there is none
@@ -137,9 +138,9 @@ def meta_cluster(state: MetaState, cluster: str, status: GroupStatus, backlog: B
     return out | {
         "cluster_size": len(state.servers),
         "quorum_needed": backlog.voters // 2 + 1,
-        "pending": backlog.requests,
+        "pending": backlog.requests + backlog.infos,
         "pending_requests": backlog.requests,
-        "pending_infos": 0,  # always 0: requests for infos are answered as soon as they are read
+        "pending_infos": backlog.infos,
         "snapshot": {
             "pending_entries": backlog.entries,
             "pending_size": backlog.size,

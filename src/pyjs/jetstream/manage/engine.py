@@ -21,6 +21,7 @@ from pyjs.config.options import AccountJetStreamOptions, JetStreamOptions
 from pyjs.core.account import Account
 from pyjs.core.chore import Gates
 from pyjs.core.faults import Faults
+from pyjs.jetstream.admission import Admission
 from pyjs.jetstream.config.choices import FILE, MEMORY
 from pyjs.jetstream.files.metadata import MetadataWriter
 from pyjs.jetstream.manage.reservations import HeldStreams
@@ -64,6 +65,7 @@ class Shared:
     log: Log
     faults: Faults
     metadata: MetadataWriter
+    admission: Admission  # the API requests that wait
     member: MemberNode | None = None  # this server's part in a JetStream cluster; None: no cluster
     spread: SpreadNode | None = (
         None  # this worker's part if workers share the streams; None: one process has all

@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING
 from pyjs.base.clock import NS_PER_MS, NS_PER_S
 from pyjs.core.sink import Request
 from pyjs.jetstream import errcodes
+from pyjs.jetstream.admission import size_of
 from pyjs.jetstream.errcodes import LeaderChanged
 from pyjs.jetstream.member.keeper import Key
 from pyjs.jetstream.member.notes import Forwarded, Order
@@ -113,7 +114,7 @@ class Left:
     @property
     def size(self) -> int:
         """The size of the request, in bytes."""
-        return _size_of(self.request)
+        return size_of(self.request)
 
 
 class Desk:
@@ -173,6 +174,13 @@ class Desk:
             self._forward(router, request, self._lacking(router, endpoint, args) - self._reached())
         return None
 
+    def refuses(self, router: Router, request: Request, endpoint: Endpoint, args: tuple[str, ...]) -> bool:
+        """Return whether this server refuses a request for which it has no room, so that only one server answers."""
+        if self._taken.has(request.subject, request.reply):
+            return False
+        place = self._place(router, endpoint, args)
+        return place is Place.HERE or (place is Place.UNKNOWN and _is_of_client(request))
+
     # -- servers that come -------------------------------------------------------------------------------------
 
     def _lacking(self, router: Router, endpoint: Endpoint, args: tuple[str, ...]) -> set[int]:
@@ -214,15 +222,25 @@ class Desk:
         """Handle a request that the server of its client has forwarded, unless this server has taken it already."""
         tokens = tuple(note.subject.split("."))
         found = router.find(tokens[tokens.index("API") + 1 :]) if "API" in tokens else None
-        request = Request(_nothing, note.subject.encode(), note.reply, note.headers, note.payload)
-        if found is None or self._taken.has(request.subject, request.reply):
+        if found is None:
             return
-        yield from self._waiters.until_heard(router.account, note.reply)
-        if self._place(router, *found) is Place.HERE:
-            is_taken = yield from self._is_taken(router, request, *found)
+        message = note.subject.encode(), note.reply, note.headers, note.payload
+        request = Request(_nothing, *message, is_routed=True)
+        steps = self._forwarded(router, request, *found)
+        refuse = partial(router.turn_away, request, *found)
+        yield from router.admission.counted(router.account, request, steps, refuse)
+
+    def _forwarded(
+        self, router: Router, request: Request, endpoint: Endpoint, args: tuple[str, ...]
+    ) -> Generator[Step, None, None]:
+        if self._taken.has(request.subject, request.reply):
+            return
+        yield from self._waiters.until_heard(router.account, request.reply)
+        if self._place(router, endpoint, args) is Place.HERE:
+            is_taken = yield from self._is_taken(router, request, endpoint, args)
             if is_taken or self._taken.has(request.subject, request.reply):
                 return
-        yield from self.handle(router, request, *found) or ()
+        yield from self.handle(router, request, endpoint, args) or ()
 
     # -- leaders that are lost ---------------------------------------------------------------------------------
 
@@ -491,16 +509,24 @@ class Desk:
         from pyjs.jetstream.api.router import ENDPOINT_BY_WORDS  # imported with the first request
 
         endpoint, args = ENDPOINT_BY_WORDS[words], tuple(tokens[tokens.index("API") + 1 + len(words) :])
-        request = Request(_nothing, order.subject.encode(), order.reply, b"", order.payload)
+        message = order.subject.encode(), order.reply, b"", order.payload
+        request = Request(_nothing, *message, is_routed=True)
         if self._taken.has(request.subject, request.reply):
             return
+        steps = self._passed_steps(router, request, endpoint, args, order.index)
+        refuse = partial(router.refuse, request, endpoint, errcodes.too_many_waiting())
+        yield from router.admission.counted(router.account, request, steps, refuse)
+
+    def _passed_steps(
+        self, router: Router, request: Request, endpoint: Endpoint, args: tuple[str, ...], hops: int
+    ) -> Generator[Step, None, None]:
         self._passed.add(request)
-        yield from self._waiters.until_heard(router.account, order.reply)
+        yield from self._waiters.until_heard(router.account, request.reply)
         if self._place(router, endpoint, args) is Place.HERE:
             yield from router.work(request, self._requests.endpoints.of(endpoint), args)
             return
         error = LeaderChanged()
-        self._passing[request] = self._turn.now + HOLD_NS, order.index
+        self._passing[request] = self._turn.now + HOLD_NS, hops
         if not (yield from self.pass_on(router, request, endpoint, args, error)):
             router.refuse(request, endpoint, error)
 
@@ -519,7 +545,7 @@ class Desk:
 
     def _has_room(self, request: Request) -> bool:
         """Return whether a request can be held within the limits HELD_MAX and HELD_SIZE."""
-        return self._held < HELD_MAX and self._held_size + _size_of(request) <= HELD_SIZE
+        return self._held < HELD_MAX and self._held_size + size_of(request) <= HELD_SIZE
 
     def _hold(
         self, request: Request, is_known: Callable[[], bool], wait_ns: int = 0
@@ -530,7 +556,7 @@ class Desk:
         """
         if not self._has_room(request):
             return False
-        size = _size_of(request)
+        size = size_of(request)
         hold_ns = HOLD_NS if self._machine.had_leader else FIRST_NS
         wait_ns = wait_ns or max(self._machine.leaderless_ns() + hold_ns - self._turn.now, SHORT_NS)
         self._held += 1
@@ -576,11 +602,6 @@ class Desk:
 def _is_of_client(request: Request) -> bool:
     """Return whether a client of this server is waiting for the answer to a request."""
     return request.session is not None and bool(request.reply)
-
-
-def _size_of(request: Request) -> int:
-    """Return the size of a request's subject, reply subject, headers and payload, in bytes."""
-    return sum(map(len, (request.subject, request.reply, request.headers or b"", request.payload)))
 
 
 def _nothing(request: Request) -> None:

@@ -20,6 +20,7 @@ from pyjs.jetstream.cluster.reports import (
 if TYPE_CHECKING:
     from typing import Any
 
+    from pyjs.jetstream.admission import Admission
     from pyjs.jetstream.cluster.assignments import Assignment
     from pyjs.jetstream.config.stream import StreamConfig
     from pyjs.jetstream.consumer.consumer import Consumer
@@ -35,14 +36,15 @@ class Reports:
         self._member = member
         self._traffic = member.options.system_account  # the account in which nats-server sends entries
 
-    def meta(self) -> dict[str, Any]:
-        """Return the value of `meta_cluster` in the answer of /jsz."""
+    def meta(self, admission: Admission | None = None) -> dict[str, Any]:
+        """Return the value of `meta_cluster` in the answer of /jsz; `admission` has the waiting API requests."""
         member, machine = self._member, self._member.machine
         status = member.meta_status()
         replicas = [] if status is None else [(each, status.lag_of(each)) for each in status.replicas]
         peers = tuple(self._peer(each.node, lag) for each, lag in replicas if each.node != member.node)
         voters = sum(each.is_voter for each, _ in replicas)
-        backlog = Backlog(voters, machine.pending, machine.entries, machine.size, machine.snapshot_ns)
+        waiting = (0, 0) if admission is None else (admission.changes.total, admission.infos.total)
+        backlog = Backlog(voters, *waiting, machine.entries, machine.size, machine.snapshot_ns)
         group = GroupStatus(machine.leader, 0, peers)
         return meta_cluster(machine.state, member.options.cluster.name, group, backlog)
 

@@ -93,7 +93,7 @@ class Desk:
         """Queue a request that `worker` has passed on."""
         sender = Sender(note.client) if note.client else None
         request = Request(
-            lambda request: self._take(worker, router, request),
+            lambda request: self._admitted(worker, router, request),
             note.subject,
             note.reply,
             note.headers,
@@ -101,10 +101,22 @@ class Desk:
             sender,  # type: ignore[arg-type]  # as for routed requests
             is_routed=True,
         )
-        if note.is_first:
+        # the first worker counts a change that it has passed on, until it is settled
+        if not note.number and not router.admission.admit(router.account, request):
+            router.admission.refused(1)
+            if (found := router.find(_words_of(request.subject))) is not None:
+                router.refuse(request, found[0], errcodes.too_many_waiting())
+        elif note.is_first:
             self._turn.requests.append(request)
         else:
             self._turn.go_on(self._take_heard(worker, router, request, note.number))
+
+    def _admitted(self, worker: int, router: Router, request: Request) -> Iterator[Step]:
+        """Take a request that was counted on its arrival, and count it no longer when it has ended."""
+        try:
+            yield from self._take(worker, router, request) or ()
+        finally:
+            router.admission.leave(request)
 
     def _take(self, worker: int, router: Router, request: Request) -> Iterator[Step] | None:
         """Return the steps that answer a request that `worker` has passed on.
@@ -133,6 +145,7 @@ class Desk:
             yield from self._waiters.until_heard(router.account, request.reply)
             yield from self._take(worker, router, request) or ()
         finally:
+            router.admission.leave(request)
             if number:
                 self._spread.tell(DIRECTOR, Settled(number))
 

@@ -141,8 +141,9 @@ class JetStreamMetrics:
         """
         node, page, names = self._monitored.node, self._page, self._names
         jetstream = node.jetstream
-        member = None if jetstream is None else jetstream.shared.member
-        meta = {} if member is None else member.reports.meta()
+        shared = None if jetstream is None else jetstream.shared
+        member = None if shared is None else shared.member
+        meta = {} if shared is None or member is None else member.reports.meta(shared.admission)
         leader = str(meta.get("leader", ""))
         of_server = labels(
             server_id=server,

@@ -107,7 +107,8 @@ def _usage(parts: Sequence[Json], names: Sequence[str]) -> Json:
             answer[name] = sum(part.get(name, 0) for part in parts)
     apis = [part["api"] for part in parts if "api" in part]
     if apis:
-        answer["api"] = apis[0] | {name: sum(each[name] for each in apis) for name in ("total", "errors")}
+        names = [name for name in ("total", "errors", "inflight") if any(name in each for each in apis)]
+        answer["api"] = apis[0] | {name: sum(each.get(name, 0) for each in apis) for name in names}
     return answer
 
 

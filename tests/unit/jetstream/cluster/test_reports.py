@@ -71,7 +71,7 @@ def test_a_consumer_reports_the_group_of_its_stream_under_a_name_of_its_own() ->
 
 def test_the_metadata_group_is_reported_with_its_backlog() -> None:
     meta = Meta(1, 2, 3)
-    found = meta_cluster(meta.state, "TRIO", GroupStatus(1, 0, PEERS), Backlog(3, 4, 5, 6, 1_000_000_000))
+    found = meta_cluster(meta.state, "TRIO", GroupStatus(1, 0, PEERS), Backlog(3, 4, 2, 5, 6, 1_000_000_000))
     assert [row["name"] for row in found.pop("replicas")] == ["n2", "n3"]
     assert found == {
         "name": "TRIO",
@@ -79,9 +79,9 @@ def test_the_metadata_group_is_reported_with_its_backlog() -> None:
         "peer": short_hash("n1"),
         "cluster_size": 3,
         "quorum_needed": 2,
-        "pending": 4,
+        "pending": 6,
         "pending_requests": 4,
-        "pending_infos": 0,
+        "pending_infos": 2,
         "snapshot": {"pending_entries": 5, "pending_size": 6, "last_time": "1970-01-01T00:00:01Z"},
     }
     assert "leader" not in meta_cluster(meta.state, "TRIO", GroupStatus(), Backlog(3))
