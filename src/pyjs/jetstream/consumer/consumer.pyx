@@ -298,8 +298,6 @@ cdef class Consumer(StreamConsumer):
     def serves_at_once(self, bytes reply, request) -> bool:
         """Return whether to queue a request that does not wait; otherwise answer it with status 404 or 408."""
         cdef uint64_t ready = self.cursor.num_pending() + self.acks.pending.n_queued
-        if self.paused_until > self.turn.now:
-            ready = 0
         if ready == 0 and not request.expires_ns:
             self.refuse(reply, "404 No Messages")
             return False
@@ -639,12 +637,12 @@ cdef class Consumer(StreamConsumer):
         outcome = self.deliver_some()
         if outcome == OUT_OF_BUDGET:
             self.mark_dirty()
-        elif outcome == AT_END or outcome == DECLINED:
+        elif outcome == AT_END or outcome == DECLINED or self.paused_until > self.turn.now:
             self.caught_up()
         self.finish_turn()
 
     def caught_up(self) -> None:
-        """Handle the end of the stream: end requests that do not wait, then wait for new messages."""
+        """Handle the end of the stream or a pause: end requests that do not wait, then wait for new messages."""
         if self.requests is not None and self.requests.queue.no_wait:
             self.sweep_waiting(True)
         if self.inbox is not None and self.has_demand():
