@@ -766,11 +766,11 @@ cdef class Consumer(StreamConsumer):
             self.cursor.dropped(seq)
 
     def on_purge(self, uint64_t first_seq) -> None:
-        """Handle a purge, which removed all messages before `first_seq` and possibly others."""
+        """Handle a purge, after which no message below `first_seq` matches the filters; see Interest.concerned."""
         before = self.summary()
         first_seq = max(first_seq, 1)           # 0 if the stream never had a message
         self.cursor.purged(first_seq)
-        if self.acks.purge(first_seq, self.store.catalogue):
+        if self.acks.purge(first_seq, self.store.catalogue, self.ack_policy == ACK_ALL):
             self.acked_at = self.turn.now
         if self.keeper.file is not None and before != self.summary():
             self.acks.changes.lost = True  # a delta cannot express a purge, so the next pump must write a snapshot
