@@ -190,8 +190,20 @@ def placement_by_tags(servers: ThreeServers) -> Any:
         found.append([info["cluster"]["leader"], info["state"]["last_seq"], info["config"]["placement"]])
     for tags in (["az:x"], ["az:a", "az:b"]):
         config = {"name": "NO", "subjects": ["no"], "placement": {"tags": tags}}
-        found.append(error(api(asker, "STREAM.CREATE.NO", config)))
+        found.append(_with_tags_in_order(error(api(asker, "STREAM.CREATE.NO", config)), tags))
     return found
+
+
+def _with_tags_in_order(refusal: Any, tags: list[str]) -> Any:
+    """Return an error whose text lists exactly `tags`, with these in the order of the request.
+
+    nats-server collects them in a map, so their order in its text is random. This server sorts them, as
+    tests/unit/jetstream/cluster/test_placement.py checks.
+    """
+    code, number, text = refusal
+    head, mark, listed = text.partition(" tags not matched ")
+    assert sorted(listed.strip("[]").split(", ")) == sorted(map(repr, tags)), text
+    return [code, number, f"{head}{mark}{tags}"]
 
 
 def an_object_store(servers: ThreeServers) -> Any:

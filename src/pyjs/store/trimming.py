@@ -17,14 +17,15 @@ def trim_steps(
 ) -> Generator[None, None, None]:
     """Remove the oldest messages that exceed the limits; a limit <= 0 has no effect.
 
+    The limits of the whole stream come first, as on nats-server (tests/conformance, stream/update_trims_by_two_limits).
     Readers wait meanwhile: `store.changing` is set. The caller writes the removals after each step.
     """
     store.changing = True
     try:
-        if max_per_subject > 0:
-            yield from _trim_subjects(store, max_per_subject)
         while store.drop_front(max_msgs, max_bytes, STEP):
             yield
+        if max_per_subject > 0:
+            yield from _trim_subjects(store, max_per_subject)
     finally:
         store.changing = False
 

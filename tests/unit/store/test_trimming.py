@@ -34,3 +34,12 @@ def test_limits_are_applied_in_steps_while_readers_wait(limits: tuple[int, int, 
     assert (store.msgs, store.changing) == (left, False)
     assert steps >= (0 if left == MSGS else 3)
     assert not left or store.last_seq == MSGS
+
+
+def test_the_limits_of_the_stream_come_before_those_of_subjects() -> None:
+    store = MemStore()
+    for subject in (b"s.a", b"s.b", b"s.b"):
+        store.store(subject, b"", b"", 1)
+
+    assert list(trim_steps(store, 1, 2, 0))
+    assert (store.msgs, store.first_seq) == (1, 3)

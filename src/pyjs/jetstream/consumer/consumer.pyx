@@ -298,8 +298,6 @@ cdef class Consumer(StreamConsumer):
     def serves_at_once(self, bytes reply, request) -> bool:
         """Return whether a `no_wait` request can be queued; if not, answer it with status 404 or 408."""
         cdef uint64_t ready = self.cursor.num_pending() + self.acks.pending.n_queued
-        if self.paused_until > self.turn.now:
-            ready = 0
         if ready == 0 and not request.expires_ns:
             self.refuse(reply, "404 No Messages")
             return False
@@ -644,12 +642,12 @@ cdef class Consumer(StreamConsumer):
         outcome = self.deliver_some()
         if outcome == OUT_OF_BUDGET:
             self.mark_dirty()
-        elif outcome == AT_END or outcome == DECLINED:
+        elif outcome == AT_END or outcome == DECLINED or self.paused_until > self.turn.now:
             self.caught_up()
         self.finish_turn()
 
     def caught_up(self) -> None:
-        """Handle the end of the stream: end `no_wait` requests, then wait for new messages."""
+        """Handle the end of the stream, or a pause: end `no_wait` requests, then wait for new messages."""
         if self.requests is not None and self.requests.queue.no_wait:
             self.sweep_waiting(True)
         if self.inbox is not None and self.has_demand():
@@ -773,11 +771,11 @@ cdef class Consumer(StreamConsumer):
             self.cursor.dropped(seq)
 
     def on_purge(self, uint64_t first_seq) -> None:
-        """Handle a purge, which removed all messages before `first_seq` and possibly others."""
+        """Handle a purge, after which no message below `first_seq` matches the filters; see Interest.concerned."""
         before = self.summary()
         first_seq = max(first_seq, 1)           # 0 if the stream never had a message
         self.cursor.purged(first_seq)
-        if self.acks.purge(first_seq, self.store.catalogue):
+        if self.acks.purge(first_seq, self.store.catalogue, self.ack_policy == ACK_ALL):
             self.acked_at = self.turn.now
         if self.keeper.file is not None and before != self.summary():
             self.acks.changes.lost = True  # a delta cannot express a purge, so the next pump must write a snapshot

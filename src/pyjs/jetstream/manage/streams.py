@@ -369,12 +369,12 @@ def update(
     _reserve(js, config, 1)
     _subscribe(js, stream, config.subjects)
     stream.configure(config)
+    stream.evictions.lower(config)
     stream.special.drop_disabled()
     targets.direct_all(js, stream, old)
     _set_subjects(js, stream)
     if config.allow_msg_schedules and not old.allow_msg_schedules:
         yield from schedule_steps(stream)
-    stream.evictions.trim_subjects(config.max_msgs_per_subject)
     if config.retention == INTEREST and old.retention != INTEREST:
         yield from _remove_acknowledged(stream)
     if js.inflows or config.mirror or config.sources:

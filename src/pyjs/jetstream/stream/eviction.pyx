@@ -164,6 +164,12 @@ cdef class Evictions:
             if self.store.drop(self.store.catalogue.first_seq, False) != 0:
                 return
 
+    def lower(self, config) -> None:
+        """Remove the oldest messages that exceed the limits of `config`, in the order of `store.trimming.trim_steps`."""
+        if config.discard != "new":
+            self.trim_stream(config.max_msgs, config.max_bytes)
+        self.trim_subjects(config.max_msgs_per_subject)
+
     def trim_subjects(self, int64_t max_per_subject) -> None:
         """Remove the oldest messages of every subject in excess of `max_per_subject`; <= 0 means no limit."""
         cdef uint32_t id

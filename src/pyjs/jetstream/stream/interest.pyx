@@ -15,6 +15,7 @@ from pyjs.subjects.routes cimport Route, RouteCache
 from pyjs.subjects.sublist cimport Sublist, Subscription
 
 from pyjs.store.index.filter import is_wildcard
+from pyjs.subjects.tokens import is_subset
 
 cdef enum:
     FEW = 4  # up to this many waiting consumers are woken without comparing messages with their filters
@@ -47,14 +48,38 @@ cdef class Interest:
         self.remove(consumer)
         self.add(consumer)
 
-    def concerned(self, list filters) -> list:
-        """Return the consumers whose filters may overlap with one of `filters`; b"" stands for all subjects."""
-        names = {}
+    def concerned(self, list filters) -> dict:
+        """Return the consumers whose filters may overlap with one of `filters`; b"" stands for all subjects.
+
+        The values are sequences: a consumer needs no message below. If a filter covers all subjects of a consumer,
+        this is the first message that the purge left; otherwise it is the first message of the stream.
+        """
+        first_seqs = {}
         for subject in filters:
             if not subject or is_wildcard(subject):
-                return [subs[0].sink for subs in self.subs_by_name.values()]
-            names.update({sub.sink: None for sub in self.subs.match(subject)})
-        return list(names)
+                consumers = [subs[0].sink for subs in self.subs_by_name.values()]
+            else:
+                consumers = [sub.sink for sub in self.subs.match(subject)]
+            left_seq = 0
+            for consumer in consumers:
+                first_seqs.setdefault(consumer, self.store.catalogue.first_seq)
+                if subject and self.is_covered(consumer, subject):
+                    left_seq = left_seq or self.first_left(subject)
+                    first_seqs[consumer] = max(first_seqs[consumer], left_seq)
+        return first_seqs
+
+    def is_covered(self, StreamConsumer consumer, bytes subject) -> bool:
+        """Return whether `subject` matches everything that the filters of the consumer match."""
+        return all([is_subset(each, subject) for each in consumer.filters or (b">",)])
+
+    def first_left(self, bytes subject) -> int:
+        """Return a sequence above 0 below which no stored message matches `subject`, after a short search."""
+        cdef uint64_t rest = 0, found
+        if is_wildcard(subject):
+            found = self.store.catalogue.next_some(0, self.store.make_filter((subject,)), &rest)
+        else:
+            found = self.store.catalogue.first_seq_of(subject, len(subject))
+        return found or rest or self.store.catalogue.last_seq + 1
 
     cdef bint wanted(self, const char* subject, size_t n) noexcept nogil:
         return self.subs.find(subject, n).n > 0
@@ -91,8 +116,8 @@ cdef class Interest:
         if purges:
             concerned = self.concerned(purges)
             purges.clear()
-            for consumer in concerned:
-                consumer.on_purge(self.store.catalogue.first_seq)
+            for consumer, first_seq in concerned.items():
+                consumer.on_purge(first_seq)
         self.tell_drops()
         self.wake(self.store.catalogue.last_seq)
         return 0

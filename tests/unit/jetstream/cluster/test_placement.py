@@ -49,6 +49,7 @@ def chosen(
         (("ssd",), 3, "tags not matched ['ssd']"),
         (("SSD",), 3, "tags not matched ['SSD']"),
         (("gpu", "tpu"), 1, "tags not matched ['gpu']"),
+        (("az:2", "az:1"), 1, "tags not matched ['az:1', 'az:2']"),
         (("az:1", "!ssd"), 1, "tags not matched ['az:1'], tags excluded ['ssd']"),
         (("!ssd",), 2, "tags excluded ['ssd']"),
         (("gpu", "!ssd"), 1, "tags not matched ['gpu']"),

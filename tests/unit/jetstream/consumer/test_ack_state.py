@@ -206,6 +206,15 @@ def test_a_purge_forgets_what_was_pending_and_moves_the_floor() -> None:
     assert (state.pending, state.floor) == ([3, 4], (2, 2))
 
 
+def test_a_purge_moves_the_floor_to_the_oldest_message_that_is_left() -> None:
+    for acks_all, floor in ((False, (2, 5)), (True, (2, 4))):
+        state = AcksFixture(2, 4, 6)
+
+        assert state.acks.purge(5, stored(1, 2, 3, 4).catalogue, acks_all)
+
+        assert (state.pending, state.floor) == ([6], floor)
+
+
 def test_a_purge_of_everything_moves_the_floor_to_the_end() -> None:
     state = AcksFixture(1, 2)
     state.acks.give_up(1)

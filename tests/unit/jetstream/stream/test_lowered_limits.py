@@ -55,3 +55,16 @@ def test_few_messages_are_left_to_the_new_configuration() -> None:
 
     assert not list(lower_steps(stream, replace(stream.config, max_msgs=1)))
     assert stream.store.msgs == 2000
+
+
+def test_the_limits_of_few_messages_come_in_the_same_order_as_in_the_steps() -> None:
+    js = JetStreamFixture()
+    js.add("S", subjects=["s.*"])
+    for subject in ("s.a", "s.b", "s.b"):
+        js.publish(subject, b"")
+
+    limits = {"max_msgs": 2, "max_msgs_per_subject": 1}
+    answer = js.api("STREAM.UPDATE.S", {"name": "S", "subjects": ["s.*"], "storage": "memory", **limits})
+
+    assert "error" not in answer
+    assert (js.stream("S").store.msgs, js.stream("S").store.first_seq) == (1, 3)

@@ -28,5 +28,5 @@ cdef class AckState:
     cdef bint forget_exhausted(self, uint64_t seq) noexcept nogil
     cdef bint is_unacknowledged(self, uint64_t seq) noexcept
     cdef int set_exhausted(self, dict exhausted) except -1
-    cpdef bint purge(self, uint64_t first_seq, Catalogue catalogue) noexcept
+    cpdef bint purge(self, uint64_t first_seq, Catalogue catalogue, bint acks_all=*) noexcept
     cpdef int fit(self, uint64_t last, Catalogue catalogue) except -1

@@ -197,14 +197,21 @@ cdef class AckState:
         """Return whether a delivered message is pending or exhausted."""
         return self.pending.find(seq) != 0 or (self.n_exhausted and seq in self.exhausted)
 
-    cpdef bint purge(self, uint64_t first_seq, Catalogue catalogue) noexcept:
-        """Forget purged messages; the stream now begins at `first_seq`. Return whether any of them was pending."""
+    cpdef bint purge(self, uint64_t first_seq, Catalogue catalogue, bint acks_all=False) noexcept:
+        """Forget purged messages; none below `first_seq` is left. Return whether any of them was pending.
+
+        A purge moves the ack floor as acks of the messages would. With `acks_all` (ack policy all), it stops at
+        `first_seq`.
+        """
         cdef uint32_t i = self.pending.oldest, newer
         cdef bint removed = False
         while i:
             newer = self.pending.entries[i].newer
             if index_live(&catalogue.index, self.pending.entries[i].seq) == NULL:
-                self.pending.remove(i)
+                if acks_all:
+                    self.pending.remove(i)
+                else:
+                    self.acknowledge(i)
                 removed = True
             i = newer
         self.take_exhausted(first_seq - 1)

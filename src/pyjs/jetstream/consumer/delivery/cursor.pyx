@@ -198,7 +198,7 @@ cdef class DeliveryCursor:
         return unread if self.next_seq <= self.catalogue.last_seq or self.skips.left else 0
 
     def purged(self, uint64_t first_seq) -> None:
-        """Update the position after a purge; the stream now begins at `first_seq`."""
+        """Update the position after a purge; there are no matches below `first_seq`."""
         self.stale = True
         self.next_seq = max(self.next_seq, first_seq)
 

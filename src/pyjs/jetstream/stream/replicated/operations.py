@@ -136,7 +136,7 @@ def _configure(replica: Replica, _subject: bytes, body: bytes) -> Steps:
     stream.dedupe.forget_older(stream.store.ids_from)  # a longer window does not bring back ids
     stream.configure(config)
     stream.special.drop_disabled()
-    stream.evictions.trim_subjects(config.max_msgs_per_subject)
+    stream.evictions.lower(config)
     replica.configured(old)
 
 
