@@ -103,7 +103,8 @@ class ConsumerModel:
     number: int = 1 << 62  # number of the last message sent before the consumer was known to exist
     exists: bool | None = None  # None: unknown
     deleting: bool = False
-    delivered: dict[int, int] = field(default_factory=dict)  # number of deliveries, by number of the publish
+    # number of deliveries, as seen or as told by the server if that is higher, by number of the publish
+    delivered: dict[int, int] = field(default_factory=dict)
     # time of an ack that was sent and may be lost, by number of the publish
     acked: dict[int, int] = field(default_factory=dict)
     # time of a confirmed ack, by number of the publish
@@ -128,7 +129,8 @@ class ConsumerModel:
             self.max_deliver < 0 or count <= self.max_deliver,
             f"{publish} delivered {count} times to {self.name}",
         )
-        self.delivered[publish.number] = self.delivered.get(publish.number, 0) + 1
+        # a kill may have lost an earlier delivery on its way to the client, but the server has counted it
+        self.delivered[publish.number] = max(self.delivered.get(publish.number, 0) + 1, count)
 
 
 class StreamModel:
