@@ -17,7 +17,7 @@ def trim_steps(
 ) -> Generator[None, None, None]:
     """Remove the oldest messages that exceed the limits; a limit <= 0 has no effect.
 
-    The limits of the whole stream come first, as on nats-server (tests/conformance, stream/update_trims_by_two_limits).
+    The limits of the whole stream come first, as on nats-server: see the scenario stream/update_trims_by_two_limits.
     Readers wait meanwhile: `store.changing` is set. The caller writes the removals after each step.
     """
     store.changing = True

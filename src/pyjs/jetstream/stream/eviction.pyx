@@ -165,7 +165,7 @@ cdef class Evictions:
                 return
 
     def lower(self, config) -> None:
-        """Remove the oldest messages that exceed the limits of `config`, in the order of `store.trimming.trim_steps`."""
+        """Remove the oldest messages that exceed the limits of `config`, in the order of `trimming.trim_steps`."""
         if config.discard != "new":
             self.trim_stream(config.max_msgs, config.max_bytes)
         self.trim_subjects(config.max_msgs_per_subject)

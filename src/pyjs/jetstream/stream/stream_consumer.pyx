@@ -40,7 +40,7 @@ cdef class StreamConsumer(Sink):
         """Recompute the timers for wall times after the wall clock has been set."""
 
     def on_purge(self, uint64_t first_seq) -> None:
-        """Handle a purge, after which no message below `first_seq` matches the filters; it may have removed others."""
+        """Handle a purge, after which no message below `first_seq` matches; it may have removed others."""
 
     def close(self) -> None:
         """Stop all work; `stop` must be called next."""
