@@ -40,7 +40,7 @@ def run(*command: str | Path, cwd: Path) -> str:
     clean = {
         key: value
         for key, value in os.environ.items()
-        if key not in ("PYTHONPATH", "PYTHONHOME", "SPARK_HOME")
+        if key not in ("PYTHONPATH", "PYTHONHOME", "SPARK_HOME", "PYSPARK_PYTHON")
     }
     env = clean | {"CC": "false", "CXX": "false"}
     words = [str(word) for word in command]

@@ -19,6 +19,8 @@
   from the views of the servers of the stream, after it has checked for LEADER_NS whether a leader has taken the
   request.
 
+Long because the parts that hold, forward and pass on a request decide together which single server answers it.
+
 Source: nats-server 2.15.1 answers 10008 about ten seconds after the leader was lost, and nothing before.
 """
 

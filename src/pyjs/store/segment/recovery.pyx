@@ -98,7 +98,7 @@ cdef class Recovery:
         self.damaged_paths = []
 
     def steps(self):
-        """Yield each segment of the directory as a RecoveredSegment, oldest first; a step that found no segment yields None.
+        """Yield each segment as a RecoveredSegment, oldest first; a step that found no segment yields None.
 
         Raises, at any step:
             OSError, UnknownFormat, Locked, MemoryError: the files cannot be read.

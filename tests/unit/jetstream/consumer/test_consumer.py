@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from tests.unit.jetstream.consumerfixture import ConsumerFixture
 
@@ -453,10 +455,11 @@ def test_a_request_that_meets_a_stopped_consumer_gets_the_reason(
     js: ConsumerFixture, reason: str, answer: str
 ) -> None:
     js.consumer()
-    consumer = js.core()
+    consumer: Any = js.core()
     consumer.stop(reason)
 
     consumer.on_next(Request(consumer.on_next, b"$JS.API.CONSUMER.MSG.NEXT.S.c", b"in.late"))
+    js.turn()
 
     assert js.statuses() == [answer]
 
