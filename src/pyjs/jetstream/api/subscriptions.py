@@ -44,6 +44,7 @@ ANSWERED = (
     b"PYJS.>",
 )
 REFUSED_MAX = 10_000  # refused requests that wait for their error; any further one is not answered
+REFUSED_STEP = 32  # errors sent in one step: about half a millisecond
 MAPPED = (b"$KV.>", b"$OBJ.>")  # may follow the prefix of a domain, see `mapped`
 
 
@@ -108,9 +109,8 @@ class ApiSubscriptions:
         self._loading = False  # a job imports the router
         self._parked: list[Chore] = []  # requests that wait for the import, oldest first
         self._late = 0  # number of requests that wait for the import or for earlier requests
-        self._refused: list[
-            tuple[Request, int]
-        ] = []  # requests without room, and the depths of their prefixes
+        # requests without room, and the depths of their prefixes
+        self._refused: list[tuple[Request, int]] = []
         self._unanswered = 0  # number of requests without room that are not in `_refused`
         # Key: (the stream that answers, the stream named in the requests); a mirror may answer for its origin.
         self._direct: dict[tuple[str, str], DirectSubscriptions] = {}
@@ -161,12 +161,14 @@ class ApiSubscriptions:
             self._unanswered += 1
         return False
 
-    def _refuse(self, _: Request) -> None:
-        """Answer the refused requests with an error, except those that another server of the cluster answers."""
+    def _refuse(self, _: Request) -> Iterator[Step]:
+        """Answer the refused requests with an error, in steps, except those that another server answers."""
         refused, count = self._refused, self._unanswered
         self._refused, self._unanswered = [], 0
-        for request, depth in refused:
+        for number, (request, depth) in enumerate(refused, 1):
             count += self._loaded_router().refuse_waiting(request, depth)
+            if number % REFUSED_STEP == 0:
+                yield
         self._shared.admission.refused(count)
 
     def _handle(self, request: Request, depth: int) -> Iterator[Step] | None:
