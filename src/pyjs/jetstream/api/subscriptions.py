@@ -168,7 +168,7 @@ class ApiSubscriptions:
         for number, (request, depth) in enumerate(refused, 1):
             count += self._loaded_router().refuse_waiting(request, depth)
             if number % REFUSED_STEP == 0:
-                yield
+                yield None
         self._shared.admission.refused(count)
 
     def _handle(self, request: Request, depth: int) -> Iterator[Step] | None:
