@@ -388,6 +388,9 @@ cdef class StreamStore:
         """Return the message as `get` does, but check its record in the file even if this process wrote it."""
         return self.copy_out(seq)
 
+    def read_ahead(self, uint64_t seq, uint64_t size) -> None:
+        """Begin to read about `size` bytes of messages from the disk, from `seq` on, without waiting for them."""
+
     def get_last(self, bytes subject_filter, uint64_t up_to_seq=0):
         """Return the newest matching message with seq <= `up_to_seq`, where 0 means no limit.
 

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
 PART_SIZE = 128 << 10  # approximate bytes of records in one answer
 PART_MSGS = 200
+AHEAD_SIZE = 1 << 20  # bytes after an answer that are read from the disk meanwhile
 RATE = 64 << 20  # maximum bytes per second of one copy
 ANSWER_NS = NS_PER_S  # wait for an answer, before the next replica is asked
 PAUSE_NS = 100 * NS_PER_MS  # pause before another question to a replica that could not serve
@@ -133,6 +134,8 @@ def _records(stream: Stream, have: int) -> tuple[bytes, int] | None:
         seq = store.catalogue.next_match(seq + 1, everything)
     if seq == 0:
         upto = max(store.last_seq, have)
+    else:
+        store.read_ahead(seq, AHEAD_SIZE)
     records = {message.seq: encode_record(message) for message in found}
     if stream.config.storage != MEMORY:
         for message in _removed(stream, have, upto):

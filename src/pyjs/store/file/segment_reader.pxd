@@ -34,6 +34,7 @@ cdef class SegmentReader:
     # Find the record of the live entry i. Return 0, 1 if it is damaged, -2 if it is unreadable, -3 if it is not
     # readable now.
     cdef int find(self, Segment* s, uint32_t i, const char** p, Trust trust) noexcept nogil
+    cdef void read_ahead(self, uint64_t seq, uint64_t size) noexcept nogil
     cdef int map_segment(self, Segment* s, uint64_t wanted) noexcept nogil
     cdef int open_view(self, Segment* s, uint64_t wanted) except -1
     cdef int fill(self, Segment* s, uint64_t begin, uint64_t end) noexcept nogil

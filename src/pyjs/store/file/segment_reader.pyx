@@ -10,7 +10,8 @@ This module knows nothing of writing. Compiled: benchmarks/, pull consumers.
 from libc.string cimport memcpy
 
 from pyjs.base.bad_pages cimport is_readable
-from pyjs.store.index.sequences cimport Entry, index_last, index_place, is_filled
+from pyjs.base.file_map cimport advise_reads
+from pyjs.store.index.sequences cimport Entry, SeqIndex, index_at, index_last, index_place, is_filled
 from pyjs.store.format.record cimport (
     CHECKSUM_SIZE, FLAG_ERASED, FLAG_EXTENDED, KIND_MSG, RECORD_HEADER_SIZE, RECORD_SIZE_MIN, RecordHeader,
     stored_checksum, whole,
@@ -119,6 +120,26 @@ cdef class SegmentReader:
 
     cdef int find(self, Segment* s, uint32_t i, const char** p, Trust trust) noexcept nogil:
         return find_whole(self, s, &s.entries[i], p, trust)
+
+    cdef void read_ahead(self, uint64_t seq, uint64_t size) noexcept nogil:
+        """Make the kernel begin to read `size` bytes of plain segments into memory, from the record of `seq` on.
+
+        Without this, a read of many old messages blocks the event loop while the kernel waits for the disk.
+        """
+        cdef SeqIndex* index = &self.catalogue.index
+        cdef size_t at = index_at(index, seq)
+        cdef Segment* s
+        cdef uint64_t begin, end
+        while size and at + 1 < index.n:        # the last segment was just written, so it is in memory
+            s = index.segments[at]
+            begin = s.entries[seq - s.base].offset if s.n and seq > s.base else 0
+            end = min(begin + size, s.end)
+            if s.encoding or end <= begin or (end > s.map_size and self.map_segment(s, end) != 0):
+                return
+            size -= end - begin
+            advise_reads(s.data, begin, end)
+            at += 1
+            seq = 0
 
     # -- files -------------------------------------------------------------------------------------------------
     cdef int map_segment(self, Segment* s, uint64_t wanted) noexcept nogil:

@@ -315,6 +315,9 @@ cdef class FileStore(StreamStore):
             raise NotNow(f"message {seq} cannot be read now")
         return None if failed else self.copy_out(seq)
 
+    def read_ahead(self, uint64_t seq, uint64_t size) -> None:
+        self.reader.read_ahead(seq, size)
+
     cdef int find_stored(self, Segment* s, uint32_t i, const char** p) noexcept nogil:
         return self.find(s, i, p, TRUST_NONE)
 
