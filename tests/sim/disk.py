@@ -269,6 +269,7 @@ class SimDisk(Disk):
         self._call("sync", self._path(fd))
         if file.failed:
             file.failed = False
+            self.failed_calls.append(("sync", self._path(fd)))
             file.lose_sync(self._rng, self._faults)
             raise OSError(errno.EIO, "it was lost before", self._path(fd))
         file.sync()
