@@ -84,7 +84,7 @@ def is_damaged(stream: Stream) -> bool:
 
 
 def note_gaps(stream: Stream, replica: Replica) -> None:
-    """Tell `replica`, which leads as the last resort, the sequences that may be missing."""
+    """Pass the sequences that may be missing to `replica`, which leads as the last resort."""
     store = stream.store
     assert isinstance(store, FileStore)
     ranges = {number: last for number, _, last in store.ranges()}

@@ -54,23 +54,40 @@ cdef class Interest:
         The values are sequences: a consumer needs no message below. If a filter covers all subjects of a consumer,
         this is the first message that the purge left; otherwise it is the first message of the stream.
         """
-        first_seqs = {}
-        for subject in filters:
-            if not subject or is_wildcard(subject):
-                consumers = [subs[0].sink for subs in self.subs_by_name.values()]
-            else:
-                consumers = [sub.sink for sub in self.subs.match(subject)]
-            left_seq = 0
-            for consumer in consumers:
-                first_seqs.setdefault(consumer, self.store.catalogue.first_seq)
-                if subject and self.is_covered(consumer, subject):
-                    left_seq = left_seq or self.first_left(subject)
-                    first_seqs[consumer] = max(first_seqs[consumer], left_seq)
+        subjects = dict.fromkeys(filters)
+        patterns = [each for each in subjects if each and is_wildcard(each)]
+        if patterns or b"" in subjects:
+            consumers = [subs[0].sink for subs in self.subs_by_name.values()]
+        else:
+            consumers = self.matching(subjects)
+        first_seqs = dict.fromkeys(consumers, self.store.catalogue.first_seq)
+        left = {}
+        for consumer in first_seqs:
+            for subject in self.covering(consumer, subjects, patterns):
+                if subject not in left:
+                    left[subject] = self.first_left(subject)
+                first_seqs[consumer] = max(first_seqs[consumer], left[subject])
         return first_seqs
 
-    def is_covered(self, StreamConsumer consumer, bytes subject) -> bool:
-        """Return whether `subject` matches everything that the filters of the consumer match."""
-        return all([is_subset(each, subject) for each in consumer.filters or (b">",)])
+    def matching(self, dict subjects) -> list:
+        """Return the consumers with a filter that matches one of `subjects`."""
+        found = {}
+        for subject in subjects:
+            if len(found) == len(self.subs_by_name):
+                break                           # many roll-ups in one turn usually concern the same consumers
+            found.update({sub.sink: None for sub in self.subs.match(subject)})
+        return list(found)
+
+    def covering(self, StreamConsumer consumer, dict subjects, list patterns) -> list:
+        """Return those of the purged `subjects` that match everything that the filters of the consumer match.
+
+        `patterns` has the `subjects` with wildcards. A subject without wildcards covers only the same filter.
+        """
+        filters = consumer.filters or (b">",)
+        found = [each for each in patterns if is_subset(filters[0], each)]
+        if len(filters) == 1:
+            return [*found, filters[0]] if filters[0] in subjects else found
+        return [each for each in found if all([is_subset(inner, each) for inner in filters])]
 
     def first_left(self, bytes subject) -> int:
         """Return a sequence above 0 below which no stored message matches `subject`, after a short search."""
