@@ -169,14 +169,14 @@ def test_a_turn_applies_no_more_than_its_share_of_bytes() -> None:
     hosts = Hosts(1)
     leader = hosts.leader()
     turns: list[int] = []
-    step = leader.consensus._apply_some
+    turn = leader.consensus.turn
 
     def counted() -> None:
         before = leader.machines[GROUP].state.count
-        step()
+        turn()
         turns.append(leader.machines[GROUP].state.count - before)
 
-    leader.consensus._apply_some = counted  # type: ignore[method-assign]
+    leader.consensus.turn = counted  # type: ignore[method-assign]
     for number in range(20):
         leader.publish(GROUP, b"%d" % number + bytes(100_000))
     hosts.until(lambda: leader.machines[GROUP].state.count == 20)

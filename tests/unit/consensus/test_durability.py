@@ -44,7 +44,7 @@ class Bench:
         job.finish(failure)
 
     def tokens(self) -> list[int]:
-        return [due.token for due in self.durability.take()]
+        return [due.token for due in iter(self.durability.take, None)]
 
     def pass_time(self, ns: int) -> None:
         self.turn.now += ns
