@@ -113,10 +113,6 @@ class Consensus:
             host.faults, host.turn_state, self._engine, self._silent, tuning.election_ticks * TICK_NS
         )
         self._states = States(self._faults, tuning.sync_interval_ns)
-        self._round = Round(
-            self, host.turn_state, self._engine, log, self._outbox, self._payloads, self.durability, self._faults
-        )
-        self._members = self._round.members
         self._waiting: list[Member] = []  # members whose next entry cannot be read before the next tick
         self._late: list[Due] = []  # groups whose log cannot be read now; tried again at the next tick
         self._lost = LostGroups(host.faults, host.log, host.turn_state, log, node)
@@ -125,8 +121,17 @@ class Consensus:
         # snapshot is complete.
         self._after_snapshot: dict[int, tuple[PartialWrite, list[bytes]]] = {}
         self._wanted: dict[int, None] = {}  # groups whose state is needed by another replica
+        snapshots = self._snapshots
+        chores = (
+            snapshots.ended, snapshots.given_up, snapshots.whole, self._wanted, self._compaction.full,
+            self._states.making,
+        )
+        self._round = Round(
+            self, host.turn_state, self._engine, log, self._outbox, self._payloads, self.durability, self._faults,
+            self._snapshots.whole, chores,
+        )
+        self._members = self._round.members
         self._timer: Timer | None = None
-        self._rests = False  # all groups are idle, so the timer is set to REST_NS
         self._ticked_ns = host.turn_state.now
 
     # -- groups ------------------------------------------------------------------------------------------------
@@ -164,7 +169,7 @@ class Consensus:
             self._begin(member)
         else:  # the entries may not be durable yet: an earlier process wrote them
             self.durability.add(Due(Waits.REOPEN, member=member), needs_sync=self.durability.is_always)
-        self._mark()
+        self._round.mark()
 
     def _begin(self, member: Member) -> None:
         """Open a group in the engine, with its stored hard state and entries."""
@@ -244,7 +249,7 @@ class Consensus:
         self.doubts.unsure.discard(group)
         self._log.remove(group)
         self._round.is_staged = True
-        self._mark()
+        self._round.mark()
 
     def stop(self) -> None:
         """Leave all groups; the log remains."""
@@ -259,17 +264,7 @@ class Consensus:
         It is refused if this node does not lead the group, if the payload is larger than PAYLOAD_MAX bytes, or if the
         engine refuses it. The machine gets `proposal` together with the committed entry, or in a call of `dropped`.
         """
-        member = self._members.get(group)
-        if member is None or not member.leads or len(payload) > batch.PAYLOAD_MAX:
-            return False
-        time_ns = member.next_time_ns(self._turn.now + self._turn.skew)
-        (place,) = self._engine.propose([(group, descriptor.describe(payload, time_ns))])
-        if place is None:
-            return False
-        self._payloads.stage((group, *place), payload)
-        member.proposed(*place, time_ns, proposal)
-        self._mark()
-        return True
+        return self._round.propose(group, payload, proposal)
 
     def read_index(self, group: int, done: Callable[[], None]) -> bool:
         """Call `done` when all entries that were committed before this call have been applied on this node.
@@ -282,7 +277,7 @@ class Consensus:
             return False
         is_asked = self._reads.ask(group, done, self._turn.now)
         if is_asked:
-            self._mark()
+            self._round.mark()
         return is_asked
 
     def has_tail(self, group: int) -> bool:
@@ -309,7 +304,7 @@ class Consensus:
         conf = self._engine.status(group).conf
         peer = next((peer for peer in conf.voters if node_of(peer) == node), 0)
         self._engine.transfer(group, peer)
-        self._mark()
+        self._round.mark()
 
     def change(self, group: int, changes: Sequence[tuple[int, int]]) -> None:
         """Propose changes of the membership, each a pair (Change, peer). Several changes use joint consensus.
@@ -317,7 +312,7 @@ class Consensus:
         Raise Refused if this node does not lead or a change is under way, and UnknownGroup if the group is closed.
         """
         self._engine.change(group, list(changes))
-        self._mark()
+        self._round.mark()
 
     def campaign(self, group: int) -> None:
         """Start an election now, with this node as the candidate.
@@ -325,7 +320,7 @@ class Consensus:
         Raise Refused if entries of this node are not durable yet, and UnknownGroup if a fault has closed the group.
         """
         self._engine.campaign(group)
-        self._mark()
+        self._round.mark()
 
     def conclude(self, group: int) -> bool:
         """Apply the whole log of an open group without other replicas; return whether all entries are applied."""
@@ -349,8 +344,6 @@ class Consensus:
             self._round.step(found.frames, found.payloads)
             if self._successions.open:
                 self._successions.heard(found.frames)
-            if self._timer is None or self._rests:
-                self._wake()
             return
         if isinstance(found, Fetch):
             self._snapshots.asked(node, found, self._turn.now)
@@ -360,39 +353,34 @@ class Consensus:
             self._snapshots.came(node, found, self._turn.now)
         else:
             self._snapshots.ends(node, found)
-        self._mark()
+        self._round.mark()
 
     def node_silent(self, node: int) -> None:
         """Handle a node that is silent or has disconnected: the groups that it leads elect a new leader at once."""
         self._silent.add(node)
         self._engine.node_silent(node)
         self._snapshots.lost(node)
-        self._mark()
+        self._round.mark()
 
     def node_heard(self, node: int) -> None:
         """Record that a silent node answers again."""
         self._silent.discard(node)
         self._engine.node_heard(node)
-        self._mark()
+        self._round.mark()
 
-    # -- the turn ----------------------------------------------------------------------------------------------
+    # -- the turn: its rare half, called by Round ------------------------------------------------------------------
 
-    def turn(self) -> None:
-        """Do the work of this turn; the remaining work waits for the next turn."""
-        if not self._round.begin():
-            return
-        try:
-            self._round.agree()
-            if self._round.backlog:
-                self._round.apply_some()
-            self._go_on()
-        except StoreFailed as error:
+    def failed(self, error: Exception) -> None:
+        """Leave all groups, because a turn has raised `error`.
+
+        Raises:
+            Exception: `error`, if it is not expected.
+        """
+        if isinstance(error, StoreFailed):
             self._fail(f"the log of replicated groups cannot be written: {error}")
-        except Exception as error:
+        else:
             self._fail(f"of an unexpected failure: {error!r}")
-            raise
-
-    # -- the rare half of a turn, called by Round --------------------------------------------------------------
+            raise error
 
     def keep_for_snapshot(self, write: Write, payloads: list[bytes]) -> None:
         """Keep entries that came with a snapshot until its data is complete."""
@@ -460,7 +448,7 @@ class Consensus:
         else:
             self._round.queue()
 
-    def _go_on(self) -> None:
+    def do_chores(self) -> None:
         """Continue the snapshots, and compact the log of at most one group; queue a turn if work remains."""
         snapshots = self._snapshots
         while snapshots.ended:
@@ -607,10 +595,11 @@ class Consensus:
     def _reopen_later(self, member: Member) -> None:
         if self._members.get(member.group) is member:
             self.durability.add(Due(Waits.REOPEN, member=member), needs_sync=self.durability.is_always)
-            self._mark()
+            self._round.mark()
 
     def _step_down(self, member: Member) -> None:
-        self._wake()
+        if self._round.rests:
+            self.wake()
         self._successions.begin(member, self._turn.now)
         self._faults.guard(member, partial(member.take_role, member.term, Role.FOLLOWER, 0))
 
@@ -647,22 +636,16 @@ class Consensus:
 
     # -- time --------------------------------------------------------------------------------------------------
 
-    def _mark(self) -> None:
-        """Request a turn, and tick at the short interval again, since groups may have work."""
-        self._round.queue()
-        self._wake()
-
-    def _wake(self) -> None:
+    def wake(self) -> None:
         """Tick at the short interval again, since groups may have work."""
-        if self._timer is None or self._rests:
-            self._ticked_ns = self._turn.now
-            self._arm(TICK_NS)
+        self._ticked_ns = self._turn.now
+        self._arm(TICK_NS)
 
     def _arm(self, wait_ns: int) -> None:
         if self._timer is not None:
             self._timer.cancel()
         self._timer = None
-        self._rests = wait_ns == REST_NS
+        self._round.rests = wait_ns == REST_NS
         if self.condition is Condition.RUNNING:
             self._timer = self._host.timers.at(self._turn.now + wait_ns, self._tick)
 
@@ -674,7 +657,7 @@ class Consensus:
             if self.doubts.are_over:
                 self._log.trust()
                 self._round.is_staged = True
-            if self._rests and self.durability.is_idle and not self._round.is_staged:
+            if self._round.rests and self.durability.is_idle and not self._round.is_staged:
                 self._log.witness()
         except StoreFailed as error:
             self._fail(f"the log of replicated groups cannot be written: {error}")
@@ -685,7 +668,7 @@ class Consensus:
         self._timer = None
         now_ns = self._turn.now
         late = max(1, (now_ns - self._ticked_ns) // TICK_NS)
-        for _ in range(min(late, REST_NS // TICK_NS if self._rests else LATE_TICKS)):
+        for _ in range(min(late, REST_NS // TICK_NS if self._round.rests else LATE_TICKS)):
             self._engine.tick()
         self._ticked_ns = now_ns
         self._snapshots.tick(now_ns)

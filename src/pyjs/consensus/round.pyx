@@ -15,6 +15,8 @@ from pyjs.core.sink cimport Turn
 from collections import deque
 
 from pyjs.base.errors import CorruptRecord
+from pyjs.consensus.batch import PAYLOAD_MAX
+from pyjs.consensus.descriptor import describe
 from pyjs.consensus.durability import Waits
 from pyjs.consensus.engine import EntryKind
 from pyjs.consensus.member import Unreadable
@@ -31,18 +33,21 @@ cdef enum:
 
 cdef int DATA = EntryKind.DATA
 STORED = Waits.STORED
+cdef Py_ssize_t PAYLOAD_SIZE_MAX = PAYLOAD_MAX
 
 
 cdef class Round:
     """The groups of one node, as the frequent half of a turn needs them."""
 
-    def __init__(self, owner, Turn turn not None, engine, log, outbox, Payloads payloads not None, Durability durability not None,
-                 faults) -> None:
+    def __init__(self, owner, Turn turn not None, engine, log, outbox, Payloads payloads not None,
+                 Durability durability not None, faults, list installs not None, tuple chores not None) -> None:
         self.owner, self.engine, self.log, self.outbox, self.faults = owner, engine, log, outbox, faults
         self.payloads, self.durability = payloads, durability
-        self.turn = turn
+        self.turn_state = turn
+        self.installs, self.chores = installs, chores
         self.members = {}
         self.backlog = deque()
+        self.rests = True
         self.later = []
 
     # -- work --------------------------------------------------------------------------------------------------
@@ -51,12 +56,7 @@ cdef class Round:
         """Request a turn."""
         if not self.is_queued and not self.is_over:
             self.is_queued = True
-            self.turn.consensus.append(self.owner)
-
-    def begin(self) -> bool:
-        """Begin a turn; return False if this node has left its groups."""
-        self.is_queued = False
-        return not self.is_over
+            self.turn_state.consensus.append(self)
 
     def end(self) -> None:
         """Request no more turns."""
@@ -79,24 +79,69 @@ cdef class Round:
             self.continue_with(member)
         return len(later) > 0
 
+    cpdef mark(self):
+        """Request a turn, and tick at the short interval again, since groups may have work."""
+        self.queue()
+        if self.rests:
+            self.owner.wake()
+
+    cpdef bint propose(self, uint64_t group, bytes payload, proposal) except -1:
+        """Propose an entry; see `Consensus.propose`."""
+        cdef Member member = self.members.get(group)
+        cdef uint64_t index, term
+        cdef int64_t time_ns
+        if member is None or not member.leads or len(payload) > PAYLOAD_SIZE_MAX:
+            return False
+        time_ns = member.next_time_ns(self.turn_state.now + self.turn_state.skew)
+        place = self.engine.propose([(group, describe(payload, time_ns))])[0]
+        if place is None:
+            return False
+        index, term = place
+        self.payloads.stage((group, index, term), payload)
+        member.proposed(index, term, time_ns, proposal)
+        self.mark()
+        return True
+
     cpdef step(self, bytes frames, list payloads):
         """Pass frames of another node to the engine, after staging the payloads of their entries."""
         for key, payload in payloads:
             self.payloads.stage(key, payload)
         self.engine.step(frames)
+        if self.rests:
+            self.owner.wake()
         if not self.is_queued and self.engine.has_ready():
             self.queue()
 
     # -- the turn ----------------------------------------------------------------------------------------------
 
-    def agree(self) -> None:
+    cpdef turn(self):
+        """Do the work of this turn; the remaining work waits for the next turn."""
+        self.is_queued = False
+        if self.is_over:
+            return
+        try:
+            self.agree()
+            if self.backlog:
+                self.apply_some()
+            if self.is_staged or self.has_chores():
+                self.owner.do_chores()
+        except Exception as error:
+            self.owner.failed(error)
+
+    cdef bint has_chores(self) except -1:
+        for work in self.chores:
+            if work:
+                return True
+        return False
+
+    cdef agree(self):
         """Report durable writes to the engine, and handle the engine's output in at most ROUNDS rounds."""
         cdef bint has_vote
         cdef uint64_t token
         cdef list frames, writes
         if self.durability.queue:
             self.report_durable()
-        installs = self.owner.stage_installs()
+        installs = self.owner.stage_installs() if self.installs else []
         for _ in range(ROUNDS):
             ready = self.engine.ready()
             frames, writes = ready.frames, ready.writes
@@ -206,7 +251,7 @@ cdef class Round:
         member.in_backlog = True
         self.backlog.append(member)
 
-    def apply_some(self) -> None:
+    cdef apply_some(self):
         """Apply committed entries within a share of the turn, in fair order over the groups."""
         cdef Py_ssize_t count = APPLIES, done
         cdef int64_t size = APPLY_SIZE, used

@@ -167,7 +167,7 @@ def test_a_replica_whose_log_is_dropped_returns_with_its_messages(tmp_path: Path
     bad = cluster.leader() if leads else cluster.followers()[0]
     member = bad.consensus._members[1]
     bad.consensus._lose(member, "its log is damaged")
-    bad.consensus._mark()
+    bad.consensus._round.mark()
 
     cluster.until(lambda: bad.node_log.groups[1].peer == peer_id(bad.number, 2))
     cluster.until(lambda: bad.replicated.lost_replicas, 1000)
