@@ -97,7 +97,7 @@ def test_a_replica_whose_log_was_dropped_never_votes_as_the_one_before(tmp_path:
     follower = cluster.followers()[0]
     follower.consensus._lose(follower.consensus._members[1], "too large")
     for _ in range(2):  # the second turn writes the change to the disk
-        follower.consensus.turn()
+        follower.consensus._round.turn()
     cluster.kill(follower.number)
 
     again = cluster.start(follower.number)
