@@ -27,7 +27,6 @@ from pyjs.consensus import batch, descriptor
 from pyjs.consensus.batch import Fetch, Frames, Has, Lacks, Part
 from pyjs.consensus.compaction import Compaction, States
 from pyjs.consensus.doubt import Doubts, lacks_entries
-from pyjs.consensus.durability import Due, Durability, Waits
 from pyjs.consensus.engine import (
     Conf,
     Groups,
@@ -41,6 +40,7 @@ from pyjs.consensus.engine import (
     voters_of,
 )
 from pyjs.consensus.faults import LostGroups, MachineFaults, Successions
+from pyjs.consensus.log.durability import Due, Durability, Waits
 from pyjs.consensus.member import Member, State
 from pyjs.consensus.outbox import Outbox
 from pyjs.consensus.payloads import Payloads
@@ -123,12 +123,24 @@ class Consensus:
         self._wanted: dict[int, None] = {}  # groups whose state is needed by another replica
         snapshots = self._snapshots
         chores = (
-            snapshots.ended, snapshots.given_up, snapshots.whole, self._wanted, self._compaction.full,
+            snapshots.ended,
+            snapshots.given_up,
+            snapshots.whole,
+            self._wanted,
+            self._compaction.full,
             self._states.making,
         )
         self._round = Round(
-            self, host.turn_state, self._engine, log, self._outbox, self._payloads, self.durability, self._faults,
-            self._snapshots.whole, chores,
+            self,
+            host.turn_state,
+            self._engine,
+            log,
+            self._outbox,
+            self._payloads,
+            self.durability,
+            self._faults,
+            self._snapshots.whole,
+            chores,
         )
         self._members = self._round.members
         self._timer: Timer | None = None

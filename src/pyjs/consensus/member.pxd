@@ -21,7 +21,7 @@ cdef class Member:
     cdef readonly str name
     cdef readonly uint64_t peer
     cdef readonly object machine        # seams.Machine
-    cdef readonly bint is_stopped
+    cdef readonly object state          # a State
     cdef readonly uint64_t applied      # index of the last applied entry
     cdef uint64_t queued                # index of the last committed entry received; >= applied
     cdef readonly object queue          # deque of Committed
@@ -41,7 +41,8 @@ cdef class Member:
     cdef public int64_t compact_at      # `log_size` at which the log is compacted
     cdef public dict pending            # index -> term and proposal
     cdef public uint64_t applied_term
-    cdef list reads             # (index that must be applied before the read, function to call then)
+    # (index that must be applied before the read, function to call then)
+    cdef readonly list reads
     cdef object steps                   # the rest of an `install`; None: nothing is installed
 
     cpdef int64_t next_time_ns(self, int64_t wall_ns) except? -1

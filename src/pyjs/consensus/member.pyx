@@ -37,6 +37,9 @@ class State(Enum):
     STOPPED = "stopped"
 
 
+RUNNING, STOPPED = State.RUNNING, State.STOPPED
+
+
 class Unreadable(PyjsError):
     """Raised if the payload of the next entry cannot be read. If `is_lasting` is False, a later read may succeed."""
 
@@ -51,6 +54,7 @@ cdef class Member:
     def __init__(self, uint64_t group, str name not None, uint64_t peer, machine) -> None:
         self.group, self.name, self.peer = group, name, peer
         self.machine = machine
+        self.state = RUNNING
         self.queue = deque()
         self.role = Role.FOLLOWER
         self.is_prompt = self.follows = True
@@ -63,11 +67,6 @@ cdef class Member:
         return f'group {self.group} ("{self.name}")'
 
     # -- proposals and reads -----------------------------------------------------------------------------------
-
-    @property
-    def state(self) -> State:
-        """The state."""
-        return State.STOPPED if self.is_stopped else State.RUNNING
 
     @property
     def proposals(self) -> int:
@@ -89,7 +88,7 @@ cdef class Member:
 
         If the group stops before that, `done` is not called.
         """
-        if self.is_stopped:
+        if self.state is STOPPED:
             return
         if self.applied >= index and self.steps is None:
             done()
@@ -133,7 +132,7 @@ cdef class Member:
     cpdef take(self, tuple committed):
         """Queue a committed entry, unless it was received before or the machine has stopped."""
         cdef uint64_t index = committed[0]
-        if index > self.queued and not self.is_stopped:
+        if index > self.queued and self.state is RUNNING:
             assert index == self.queued + 1
             self.queued = index
             self.queue.append(committed)
@@ -181,11 +180,6 @@ cdef class Member:
     def is_installing(self) -> bool:
         """Whether a snapshot is being installed in the machine; `apply_some` continues the installation."""
         return self.steps is not None
-
-    @property
-    def has_reads(self) -> bool:
-        """Whether reads wait until entries are applied."""
-        return len(self.reads) > 0
 
     @property
     def has_work(self) -> bool:
@@ -256,7 +250,7 @@ cdef class Member:
         """Continue after `index`, where the log now begins; the position of a stopped machine does not change."""
         self.queue.clear()
         self.log_size = 0
-        if not self.is_stopped:
+        if self.state is RUNNING:
             self.applied = self.queued = index
 
     cpdef note_entries(self, list entries):
@@ -271,7 +265,7 @@ cdef class Member:
 
     def cut_end(self) -> int:
         """Return the index of the last entry that the machine no longer needs in the log; 0 if it is stopped."""
-        return 0 if self.is_stopped else min(self.machine.durable(), self.applied)
+        return min(self.machine.durable(), self.applied) if self.state is RUNNING else 0
 
     def applied_size(self) -> int:
         """Return the approximate size of the log up to the last applied entry, in bytes."""
@@ -287,7 +281,7 @@ cdef class Member:
 
         Nothing happens if the machine has stopped. The caller must have called `note_start`.
         """
-        if self.is_stopped:
+        if self.state is STOPPED:
             return
         self.drop_proposals()
         self.applied_time_ns = time_ns
@@ -299,7 +293,7 @@ cdef class Member:
 
     def stop(self) -> None:
         """Stop applying entries, and drop all reads and proposals. The log continues without the machine."""
-        self.is_stopped = True
+        self.state = STOPPED
         self.leads = False
         self.queue.clear()
         self.steps = None

@@ -62,7 +62,7 @@ class Outbox:
         self.damaged: dict[int, CorruptRecord] = {}
         self._unreadable: set[int] = set()  # groups whose damage was written to the text log
 
-    def send(self, batches: Sequence[tuple[int, bytes, Sequence[Key]]]) -> None:
+    def send(self, batches: Sequence[tuple[int, bytes, list[Key]]]) -> None:
         """Send frames of the engine to other nodes.
 
         Each item is the number of a node, concatenated frames, and the keys of the payloads of their entries.
@@ -73,7 +73,7 @@ class Outbox:
             else:
                 self._send_entries(node, frames, keys)
 
-    def _send_entries(self, node: int, frames: bytes, keys: Sequence[Key]) -> None:
+    def _send_entries(self, node: int, frames: bytes, keys: list[Key]) -> None:
         """Send frames with entries to a node, in one batch if their payloads are in memory and small enough."""
         free = WINDOW - self._peers.pending_size(node)
         payloads = self._payloads.recent_of(keys, min(free, BATCH_SIZE))

@@ -9,5 +9,6 @@ cdef class Payloads:
 
     cpdef stage(self, tuple key, bytes payload)
     cpdef bytes take(self, tuple key)
+    cdef drop_oldest(self)
     cpdef bytes get(self, tuple key)
     cpdef list recent_of(self, list keys, Py_ssize_t size_max)

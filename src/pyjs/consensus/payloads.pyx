@@ -13,11 +13,12 @@ from pyjs.base.errors import PyjsError
 
 Key: TypeAlias = tuple[int, int, int]  # group, index, term
 
-MEMORY_MAX = 32 << 20       # bytes of recent payloads
+MEMORY_MAX = 8 << 20       # bytes of recent payloads
 COST = 256                  # bytes of memory for an entry, in addition to its payload
 
 cdef enum:
     ENTRY_COST = 256        # COST
+    SHARE = 8               # one part in this many is freed at once
 
 
 class Gone(PyjsError):
@@ -48,10 +49,27 @@ cdef class Payloads:
             self.size -= len(before) + ENTRY_COST
         self.recent[key] = payload
         self.size += len(payload) + ENTRY_COST
-        while self.size > self.memory_max and len(self.recent) > 1:
-            before = self.recent.pop(next(iter(self.recent)))
-            self.size -= len(before) + ENTRY_COST
+        if self.size > self.memory_max:
+            self.drop_oldest()
         return payload
+
+    cdef drop_oldest(self):
+        """Drop the oldest payloads, until a part of the memory is free; the newest one stays.
+
+        Many at once, because a dict searches its oldest key from the places of all keys that were removed before.
+        """
+        cdef Py_ssize_t most = self.memory_max - self.memory_max // SHARE, size = self.size, count = 0
+        cdef bytes payload
+        cdef list keys = []
+        for key, payload in self.recent.items():
+            count += 1
+            if size <= most or count == len(self.recent):
+                break
+            size -= len(payload) + ENTRY_COST
+            keys.append(key)
+        for key in keys:
+            del self.recent[key]
+        self.size = size
 
     def forget_staged(self) -> None:
         """Drop payloads of entries that the engine has not accepted."""

@@ -1,7 +1,7 @@
 """The frequent half of a turn of consensus."""
 from libc.stdint cimport uint64_t
 
-from pyjs.consensus.durability cimport Durability
+from pyjs.consensus.log.durability cimport Durability
 from pyjs.consensus.member cimport Member
 from pyjs.consensus.payloads cimport Payloads
 from pyjs.core.sink cimport Turn

@@ -2,9 +2,9 @@ from collections import deque
 from collections.abc import Sequence, Sized
 
 from pyjs.consensus.consensus import Consensus
-from pyjs.consensus.durability import Durability
 from pyjs.consensus.engine import Groups
 from pyjs.consensus.faults import MachineFaults
+from pyjs.consensus.log.durability import Durability
 from pyjs.consensus.log.node_log import NodeLog
 from pyjs.consensus.member import Member
 from pyjs.consensus.outbox import Outbox

@@ -7,7 +7,7 @@ Compiled because each replicated entry passes it on three servers (benchmarks/: 
 """
 from libc.stdint cimport int64_t, uint64_t
 
-from pyjs.consensus.durability cimport Due, Durability
+from pyjs.consensus.log.durability cimport Due, Durability
 from pyjs.consensus.member cimport Member, size_of
 from pyjs.consensus.payloads cimport Payloads
 from pyjs.core.sink cimport Turn
@@ -17,13 +17,13 @@ from collections import deque
 from pyjs.base.errors import CorruptRecord
 from pyjs.consensus.batch import PAYLOAD_MAX
 from pyjs.consensus.descriptor import describe
-from pyjs.consensus.durability import Waits
+from pyjs.consensus.log.durability import Waits
 from pyjs.consensus.engine import EntryKind
-from pyjs.consensus.member import Unreadable
+from pyjs.consensus.member import State, Unreadable
 from pyjs.consensus.snapshots import PartialWrite
 
 cdef enum:
-    ROUNDS = 2          # rounds of the engine in one turn: entries written in the first may be committed in the second
+    ROUNDS = 2          # of the engine in one turn: entries written in the first may be committed in the second
     APPLIES = 64        # maximum number of entries applied in one turn
     APPLY_SIZE = 262144  # maximum bytes of payloads applied in one turn
     FAIR_APPLIES = 16   # entries of one group that are applied before those of another group
@@ -32,7 +32,7 @@ cdef enum:
     SMALL = 4096        # bytes of a payload
 
 cdef int DATA = EntryKind.DATA
-STORED = Waits.STORED
+STORED, STOPPED = Waits.STORED, State.STOPPED
 cdef Py_ssize_t PAYLOAD_SIZE_MAX = PAYLOAD_MAX
 
 
@@ -215,7 +215,7 @@ cdef class Round:
                     has_vote = True
             if entries:
                 member.note_entries(entries)
-                if member.is_stopped:
+                if member.state is STOPPED:
                     self.owner.check_size(member)
         return has_vote
 

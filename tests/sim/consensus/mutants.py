@@ -10,8 +10,8 @@ from tests.sim.consensus.node import SimNode
 from tests.sim.consensus.world import World
 
 from pyjs.consensus.consensus import Consensus
-from pyjs.consensus.durability import Due, Durability
 from pyjs.consensus.engine import Conf, Point, Write
+from pyjs.consensus.log.durability import Due, Durability
 from pyjs.consensus.log.node_log import NodeLog
 from pyjs.consensus.log.records import Members
 from pyjs.consensus.member import Member

@@ -18,8 +18,8 @@ from pyjs.base.errors import CorruptRecord, NotNow
 from pyjs.consensus import batch, outbox
 from pyjs.consensus.batch import BadBatch
 from pyjs.consensus.consensus import Tuning
-from pyjs.consensus.durability import Due, Waits
 from pyjs.consensus.engine import Change, Conf, Write, peer_id
+from pyjs.consensus.log.durability import Due, Waits
 from pyjs.consensus.payloads import Gone, Key, Payloads
 from pyjs.consensus.status import Condition
 

@@ -528,7 +528,7 @@ def test_a_server_whose_metadata_log_was_dropped_joins_as_another_member(net: Je
     node, group, consensus = member.node, member.group.group, member.consensus
     consensus._lose(consensus._members[group], "too large")
     for _ in range(2):  # the second turn writes the change to the disk
-        consensus.turn()
+        consensus._round.turn()
     net.crash(name)
 
     again = net.begin(name)
