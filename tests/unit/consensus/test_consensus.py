@@ -354,3 +354,60 @@ def test_a_stopped_consensus_does_nothing_more(hosts: Hosts) -> None:
     leader.consensus.receive(2, b"anything")
     leader.consensus._round.turn()
     assert not leader.leads(GROUP)
+
+
+def lengths_of_queue(hosts: Hosts, size: int) -> set[int]:
+    """Return how many committed entries a follower had in its queue after each step, while it applied one more."""
+    for node in hosts.nodes.values():
+        node.consensus.set_prompt(GROUP, False)
+    hosts.publish(1)
+    leader, follower = hosts.leader(), hosts.followers()[0]
+    before = follower.machines[GROUP].state.count
+    found: set[int] = set()
+
+    def is_applied() -> bool:
+        found.add(len(follower.consensus._members[GROUP].queue))
+        return follower.machines[GROUP].state.count > before
+
+    assert leader.publish(GROUP, bytes(size))
+    hosts.until(is_applied)
+    return found
+
+
+def test_a_follower_applies_a_small_entry_that_nothing_waits_for_at_the_next_tick(hosts: Hosts) -> None:
+    assert lengths_of_queue(hosts, 100) == {0, 1}
+
+
+def test_a_follower_applies_a_large_entry_at_once(hosts: Hosts) -> None:
+    assert lengths_of_queue(hosts, 5000) == {0}
+
+
+def test_a_follower_applies_many_small_entries_at_once(hosts: Hosts) -> None:
+    for node in hosts.nodes.values():
+        node.consensus.set_prompt(GROUP, False)
+    hosts.publish(1)
+    leader, follower = hosts.leader(), hosts.followers()[0]
+    for number in range(20):
+        assert leader.publish(GROUP, b"%d" % number)
+    queued: list[int] = []
+    hosts.until(
+        lambda: (
+            queued.append(len(follower.consensus._members[GROUP].queue))
+            or follower.machines[GROUP].state.count == 21
+        )
+    )
+    assert max(queued) < 16
+
+
+def test_a_read_of_a_follower_does_not_wait_for_the_next_tick(hosts: Hosts) -> None:
+    for node in hosts.nodes.values():
+        node.consensus.set_prompt(GROUP, False)
+    hosts.publish(1)
+    leader, follower = hosts.leader(), hosts.followers()[0]
+    counts: list[int] = []
+    assert leader.publish(GROUP, b"x")
+    hosts.until(lambda: leader.machines[GROUP].state.count == 2)
+    machine = follower.machines[GROUP]
+    assert follower.consensus.read_index(GROUP, lambda: counts.append(machine.state.count))
+    hosts.until(lambda: counts)
+    assert counts == [2]
