@@ -13,6 +13,7 @@ cdef class Driver:
     cdef public list after_turn         # hooks, called after each turn
     cdef public list jobs_queued        # hooks, called after a turn that leaves Turn.jobs
     cdef public list upkeep_queued      # hooks, called after a turn that leaves Turn.upkeep
+    cdef list lists                     # (list, hook): the hook is called after a turn if the list is not empty
     cdef list once                      # hooks of `after_next_turn`
     cdef Turn state                     # of the node
     cdef public int64_t waked_ns        # time of the first `wake` since the last turn, ns

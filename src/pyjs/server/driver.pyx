@@ -40,7 +40,7 @@ cdef class Driver:
         self.clock, self.deadlines = node.clock, node.timers
         self.endings = Endings(node.clock, node.log, self.wake)
         self.state = node.turn_state
-        self.after_turn, self.jobs_queued, self.upkeep_queued, self.once = [], [], [], []
+        self.after_turn, self.jobs_queued, self.upkeep_queued, self.lists, self.once = [], [], [], [], []
         self.buffer = bytearray(BUFFER_SIZE)
 
     def wake(self) -> None:
@@ -90,6 +90,10 @@ cdef class Driver:
         """Call `hook` once, after the next turn."""
         self.once.append(hook)
 
+    def after_turn_with(self, items, hook) -> None:
+        """Call `hook` after each turn after which `items` is not empty."""
+        self.lists.append((items, hook))
+
     cpdef turn_now(self):
         """Run a turn and its hooks at once, and count the time that they take."""
         cdef int64_t began_ns = self.clock.now_ns(), took_ns
@@ -110,6 +114,9 @@ cdef class Driver:
                 hook()
         for hook in self.after_turn:
             hook()
+        for items, hook in self.lists:
+            if items:
+                hook()
         if self.state.upkeep:
             for hook in self.upkeep_queued:
                 hook()

@@ -318,6 +318,7 @@ class StreamMachine:
         self.stream.turn.go_on(self._listen_steps())
         streams.copy_origins(self.js, self.stream, on=True)
         self._owner.led.append(self.stream)
+        self.stream.turn.reports = True
         self._owner.regroup(self)
 
     def _listen_steps(self) -> Steps:
@@ -350,6 +351,7 @@ class StreamMachine:
             self.replica.follow()
             streams.listen(self.js, self.stream, on=False)
             self._owner.lost.append(self.stream)
+            self.stream.turn.reports = True
 
     def dropped(self, proposal: object) -> None:
         """Handle a proposal that the consensus has dropped."""

@@ -138,7 +138,7 @@ class RoutePort:
         if not self._options.local:
             self._announce()
         self.cluster.start()
-        self.driver.after_turn.append(self._dial_due)
+        self.driver.after_turn_with(self.cluster.dials, self._dial_due)
         self.driver.wake()
 
     def _announce(self) -> None:
@@ -226,7 +226,7 @@ class RoutePort:
 
     def _dial_due(self) -> None:
         """Start the connections to other servers that are due."""
-        for dial in self.cluster.take_dials() if self.cluster.dials else ():
+        for dial in self.cluster.take_dials():
             if not self._stopped:
                 task = self.driver.loop.create_task(self._dial(dial))
                 self._dialing.add(task)
