@@ -96,7 +96,7 @@ cdef class Scheduler:
 
     cdef bint is_busy(self) except -1:
         """Return whether the last turn left work for the next one."""
-        return self.backlog or self.timers_left or not self.state.idle
+        return self.backlog or self.timers_left or not self.state.is_idle()
 
     cpdef turn(self, int64_t now_ns):
         """Run one turn at the time `now_ns`."""

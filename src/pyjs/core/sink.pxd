@@ -41,6 +41,8 @@ cdef class Turn:
     cdef readonly list finished         # (Job, Exception or None): finished jobs, for the next turn
     cdef readonly list unsynced         # Streams and LogSyncs with written bytes that are not durable
 
+    cdef bint is_idle(self) except -1
+
 cdef class Sink:
     # Accept one message: return 1, or 0 if this receiver does not accept it (closed, no echo, used up).
     # May only record work or do a bounded append: must not call Python for a message, change the sublist, or

@@ -31,6 +31,9 @@ cdef class Driver:
     cdef uint64_t overruns              # turns longer than OVERRUN_NS
     cdef int64_t longest_ns             # the longest turn since the last `take_loop`
 
+    cpdef wake(self)
+    cpdef wake_for_input(self)
+    cpdef wake_if_needed(self)
     cpdef turn_now(self)
     cdef call_hooks(self)
     cdef turn(self)
