@@ -3,6 +3,7 @@ from libc.stdint cimport uint64_t
 
 from pyjs.consensus.log.durability cimport Durability
 from pyjs.consensus.member cimport Member
+from pyjs.consensus.outbox cimport Outbox
 from pyjs.consensus.payloads cimport Payloads
 from pyjs.core.sink cimport Turn
 
@@ -10,7 +11,7 @@ cdef class Round:
     cdef object owner               # consensus.Consensus
     cdef object engine              # engine.Groups
     cdef object log                 # log.node_log.NodeLog
-    cdef object outbox              # outbox.Outbox
+    cdef Outbox outbox
     cdef object faults              # faults.MachineFaults
     cdef readonly Payloads payloads
     cdef Durability durability

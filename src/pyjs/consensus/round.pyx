@@ -9,6 +9,7 @@ from libc.stdint cimport int64_t, uint64_t
 
 from pyjs.consensus.log.durability cimport Due, Durability
 from pyjs.consensus.member cimport Member, size_of
+from pyjs.consensus.outbox cimport Outbox
 from pyjs.consensus.payloads cimport Payloads
 from pyjs.core.sink cimport Turn
 
@@ -39,7 +40,7 @@ cdef Py_ssize_t PAYLOAD_SIZE_MAX = PAYLOAD_MAX
 cdef class Round:
     """The groups of one node, as the frequent half of a turn needs them."""
 
-    def __init__(self, owner, Turn turn not None, engine, log, outbox, Payloads payloads not None,
+    def __init__(self, owner, Turn turn not None, engine, log, Outbox outbox not None, Payloads payloads not None,
                  Durability durability not None, faults, list installs not None, tuple chores not None) -> None:
         self.owner, self.engine, self.log, self.outbox, self.faults = owner, engine, log, outbox, faults
         self.payloads, self.durability = payloads, durability

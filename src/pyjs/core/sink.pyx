@@ -98,6 +98,9 @@ cdef class Turn:
     @property
     def idle(self) -> bool:
         """Whether no list has work for a turn; work for threads (jobs, upkeep, syncs) does not count."""
+        return self.is_idle()
+
+    cdef bint is_idle(self) except -1:
         return not (self.sessions or self.streams or self.consumers or self.inboxes or self.consensus
                     or self.expired or self.held or self.requests or self.chores or self.finished
                     or self.faulted or self.inputs)
