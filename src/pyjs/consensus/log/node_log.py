@@ -295,7 +295,9 @@ class NodeLog:
             CorruptRecord: the group is damaged.
             StoreFailed: the log accepts no more writes.
         """
-        group = self._intact(write.group)
+        group = self.groups[write.group]
+        if self.error is not None or group.damage:
+            self._intact(write.group)  # raises the error
         staged = self._end.stage_changes(group, write.hard, write.first, write.entries, payloads)
         if staged is Staged.COMMIT:
             self._late_commits.add(group.number)
