@@ -12,7 +12,6 @@ from pyjs.cluster.route import Route
 from pyjs.core.link import Peer
 from pyjs.testing import MemoryLink
 
-
 BATCH_FRAME = 12  # FRAME_CONSENSUS of wire/route_frames.pxd
 
 
