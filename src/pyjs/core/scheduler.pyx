@@ -101,13 +101,15 @@ cdef class Scheduler:
     cpdef turn(self, int64_t now_ns):
         """Run one turn at the time `now_ns`."""
         cdef Turn state = self.state
+        cdef list fresh
         state.begin(now_ns, COPIES)
         state.begin_input()
         self.turns += 1
         if self.timers_left or self.timers.is_due(now_ns):    # timers left over may have been cancelled since
             self.fire_timers(now_ns)
         if state.finished or self.jobs.behind:
-            self.jobs.run(state.take("finished"), self.turns)
+            fresh, state.finished = state.finished, []
+            self.jobs.run(fresh, self.turns)
         if state.inputs:
             self.resume_inputs()
         for _ in range(ROUNDS):
@@ -115,38 +117,49 @@ cdef class Scheduler:
             if not (state.streams or state.requests or state.consumers):
                 break
         if state.chores or self.chores.behind:
-            self.chores.run(state.take("chores"), self.turns)
+            fresh, state.chores = state.chores, []
+            self.chores.run(fresh, self.turns)
         self.flush()
 
     cpdef relieve(self, int64_t now_ns):
         """Run a partial turn in the middle of a read: commit, deliver and write output, but answer no requests."""
         cdef Turn state = self.state
+        cdef list fresh
         state.begin(now_ns, COPIES)
         self.turns += 1
         self.exchange(False)
         if state.streams:
-            self.commits.run(state.take("streams"), self.turns)
+            fresh, state.streams = state.streams, []
+            self.commits.run(fresh, self.turns)
         self.flush()
 
     cdef exchange(self, bint with_requests):
         """Run step 3 once: commits, consensus, requests (if `with_requests` is true), deliveries, retention."""
         cdef Turn state = self.state
+        cdef list fresh
         if state.streams or self.commits.behind:
-            self.commits.run(state.take("streams"), self.turns)
+            fresh, state.streams = state.streams, []
+            self.commits.run(fresh, self.turns)
         if state.consensus or self.consensus.behind:
-            self.consensus.run(state.take("consensus"), self.turns)
+            fresh, state.consensus = state.consensus, []
+            self.consensus.run(fresh, self.turns)
         if with_requests and (state.requests or self.requests.behind):
-            self.requests.run(state.take("requests"), self.turns)
+            fresh, state.requests = state.requests, []
+            self.requests.run(fresh, self.turns)
         if state.consumers or self.pumps.behind:
-            self.pumps.run(state.take("consumers"), self.turns)
+            fresh, state.consumers = state.consumers, []
+            self.pumps.run(fresh, self.turns)
         if state.inboxes or self.inboxes.behind:
-            self.inboxes.run(state.take("inboxes"), self.turns)
+            fresh, state.inboxes = state.inboxes, []
+            self.inboxes.run(fresh, self.turns)
 
     cdef flush(self):
         """Run step 5 (flushes), and set `backlog` if a lane still has work."""
         cdef Lane lane
+        cdef list fresh
         if self.state.sessions or self.flushes.behind:
-            self.flushes.run(self.state.take("sessions"), self.turns)
+            fresh, self.state.sessions = self.state.sessions, []
+            self.flushes.run(fresh, self.turns)
             self.state.unflushed = self.flushes.behind
         self.backlog = False
         for lane in self.lanes:

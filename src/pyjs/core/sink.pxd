@@ -41,6 +41,8 @@ cdef class Turn:
     cdef readonly list finished         # (Job, Exception or None): finished jobs, for the next turn
     cdef readonly list unsynced         # Streams and LogSyncs with written bytes that are not durable
 
+    cpdef begin_input(self)
+    cpdef begin(self, int64_t now, int copies)
     cdef bint is_idle(self) except -1
 
 cdef class Sink:

@@ -17,6 +17,8 @@ cdef class RouteSocket:
     def buffer_updated(self, nbytes) -> None:
         """Pass a read to the route, and request a turn if the route or the node has work for one."""
         cdef Route route = self.route
+        if route is None:       # the route could not be opened, and the connection is being aborted
+            return
         if nbytes >= FULL_READ:
             self._give_way()
         try:

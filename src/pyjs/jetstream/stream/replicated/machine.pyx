@@ -22,6 +22,7 @@ cdef class EntryMachine:
         """
         cdef Replica replica = self.replica
         cdef bint is_plain = PyBytes_GET_SIZE(payload) > 0 and PyBytes_AS_STRING(payload)[0] == PAYLOAD_VERSION
+        assert replica is not None
         if is_plain and self.catch_up is None and replica.gaps is None and not self.agreement.is_unsure:
             replica.apply(index, term, time_ns, payload, proposal)
             if replica.stopped is not None:
