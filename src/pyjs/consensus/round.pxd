@@ -9,7 +9,8 @@ from pyjs.core.sink cimport Turn
 
 cdef class Round:
     cdef object owner               # consensus.Consensus
-    cdef object engine              # engine.Groups
+    # methods of the engine.Groups
+    cdef object engine_ready, engine_stored, engine_step, engine_propose, engine_has_ready, engine_quarantined
     cdef object log                 # log.node_log.NodeLog
     cdef Outbox outbox
     cdef object faults              # faults.MachineFaults

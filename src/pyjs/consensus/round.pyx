@@ -42,7 +42,11 @@ cdef class Round:
 
     def __init__(self, owner, Turn turn not None, engine, log, Outbox outbox not None, Payloads payloads not None,
                  Durability durability not None, faults, list installs not None, tuple chores not None) -> None:
-        self.owner, self.engine, self.log, self.outbox, self.faults = owner, engine, log, outbox, faults
+        self.owner, self.log, self.outbox, self.faults = owner, log, outbox, faults
+        # bound once: looking up a method takes as long as calling it
+        self.engine_ready, self.engine_stored, self.engine_step = engine.ready, engine.stored, engine.step
+        self.engine_propose, self.engine_has_ready = engine.propose, engine.has_ready
+        self.engine_quarantined = engine.quarantined
         self.payloads, self.durability = payloads, durability
         self.turn_state = turn
         self.installs, self.chores = installs, chores
@@ -94,7 +98,7 @@ cdef class Round:
         if member is None or not member.leads or len(payload) > PAYLOAD_SIZE_MAX:
             return False
         time_ns = member.next_time_ns(self.turn_state.now + self.turn_state.skew)
-        place = self.engine.propose([(group, describe(payload, time_ns))])[0]
+        place = self.engine_propose([(group, describe(payload, time_ns))])[0]
         if place is None:
             return False
         index, term = place
@@ -107,10 +111,10 @@ cdef class Round:
         """Pass frames of another node to the engine, after staging the payloads of their entries."""
         for key, payload in payloads:
             self.payloads.stage(key, payload)
-        self.engine.step(frames)
+        self.engine_step(frames)
         if self.rests:
             self.owner.wake()
-        if not self.is_queued and self.engine.has_ready():
+        if not self.is_queued and self.engine_has_ready():
             self.queue()
 
     # -- the turn ----------------------------------------------------------------------------------------------
@@ -144,7 +148,7 @@ cdef class Round:
             self.report_durable()
         installs = self.owner.stage_installs() if self.installs else []
         for _ in range(ROUNDS):
-            ready = self.engine.ready()
+            ready = self.engine_ready()
             frames, writes = ready.frames, ready.writes
             if frames:
                 self.outbox.send(frames)
@@ -160,17 +164,17 @@ cdef class Round:
                 self.durability.add(installs.pop(0), True)
             self.take(ready, writes)
             if token:
-                frames = self.engine.stored(token)
+                frames = self.engine_stored(token)
                 if frames:
                     self.outbox.send(frames)
             if self.durability.queue:
                 self.report_durable()
-            if not self.engine.has_ready():
+            if not self.engine_has_ready():
                 break       # the writes committed nothing
         else:
             self.queue()
         self.durability.begin()
-        if self.outbox.damaged or self.engine.quarantined():
+        if self.outbox.damaged or self.engine_quarantined():
             self.owner.find_lost()
 
     cdef report_durable(self):
@@ -178,7 +182,7 @@ cdef class Round:
         cdef Due due = self.durability.take()
         while due is not None:
             if due.kind is STORED:
-                self.outbox.send(self.engine.stored(due.token))
+                self.outbox.send(self.engine_stored(due.token))
             else:
                 self.owner.continue_durable(due)
             due = self.durability.take()
