@@ -24,7 +24,7 @@ from pyjs.base.errors import PyjsError
 from pyjs.base.gotext import duration_text
 from pyjs.base.log import Log
 from pyjs.base.rng import Rng
-from pyjs.base.timers import Timer, Timers
+from pyjs.base.timers import Timers
 from pyjs.config.options import AccountLimits, AccountOptions
 from pyjs.config.ports.advertised import advertised_address
 from pyjs.core.account import Account
@@ -36,7 +36,7 @@ from pyjs.core.closed import ClosedSessions
 from pyjs.core.faults import Faults
 from pyjs.core.host import Entrance, Host, SessionEvents, SessionSettings
 from pyjs.core.link import Link, Peer, shown_reason
-from pyjs.core.scheduler import Scheduler
+from pyjs.core.scheduler import Scheduler, Turns
 from pyjs.core.session import ClientSession
 from pyjs.core.sink import Turn
 from pyjs.subjects.routes import RouteCache
@@ -62,7 +62,6 @@ PEER_VERSION = "2.15.1"  # the nats-server version whose behaviour is implemente
 # nats-server shows its Go version in the field `go`.
 PYTHON_VERSION = f"python{sys.version_info.major}.{sys.version_info.minor}.{sys.version_info.micro}"
 API_LEVEL = 5
-SKEW_EVERY_NS = 10_000_000  # maximum ns between two reads of the wall clock
 # ns; a smaller change of the skew does not count as a step, since clocks are also adjusted gradually
 STEP_NS = 1_000_000_000
 # -ERR text and close reason
@@ -76,7 +75,7 @@ class NotStarted(PyjsError):
     """Raised when JetStream cannot start in this cluster; the exception's message states the reason."""
 
 
-class Node(Host):
+class Node(Turns, Host):
     """The accounts, the sessions and JetStream of one server, without sockets and threads."""
 
     def __init__(self, options: Options, clock: Clock, rng: Rng, disk: Disk, log: Log) -> None:
@@ -88,11 +87,9 @@ class Node(Host):
         self.timers = Timers()
         self.turn_state = Turn()
         self.turn_state.skew = clock.skew_ns()
-        self._skew_due_ns = 0  # time at which the wall clock is read again
-        self.routes = RouteCache()  # shared by all accounts
-        self._routes_timer: Timer | None = None
         self.faults = Faults(log)
-        self._scheduler = Scheduler(self.turn_state, self.timers, clock, self.faults)
+        scheduler = Scheduler(self.turn_state, self.timers, clock, self.faults)
+        self.begin_turns(scheduler, RouteCache())
         self.server_id, self.xkey = _public_key(rng, b"N"), _public_key(rng, b"X")
         self.trust: TrustedAccounts | None = None
         self.callouts: Callouts | None = None
@@ -114,7 +111,6 @@ class Node(Host):
         self._last_cid = 4  # nats-server's own internal clients take the first ids
         if options.worker is not None:  # the workers of a server use different connection ids
             self._last_cid += (options.worker.number - 1) * WORKER_CIDS
-        self._in_turn = False
         self.accounts: dict[str, Account] = {}
         self.exchanges: dict[str, Exchange] = {}  # exports, imports and mappings of accounts, by name
         self.settings = SessionSettings()
@@ -522,25 +518,11 @@ class Node(Host):
 
     # -- the turn ------------------------------------------------------------------------------------------
 
-    def turn(self, now_ns: int) -> None:
-        """Run one turn at the time `now_ns`, unless a turn is running already."""
-        if self._in_turn:
-            return
-        if now_ns >= self._skew_due_ns:
-            self._read_wall_clock(now_ns)
-        self._in_turn = True
-        try:
-            self._scheduler.turn(now_ns)
-            self._end_turn(now_ns)
-        finally:
-            self._in_turn = False
-
-    def _read_wall_clock(self, now_ns: int) -> None:
+    def read_wall_clock(self) -> None:
         """Read the skew of the wall clock.
 
         After a step of the wall clock, reset all timers that wait for a wall time.
         """
-        self._skew_due_ns = now_ns + SKEW_EVERY_NS
         step_ns = self.clock.skew_ns() - self.turn_state.skew
         self.turn_state.skew += step_ns
         if abs(step_ns) < STEP_NS:
@@ -553,34 +535,18 @@ class Node(Host):
         if self.jetstream is not None:
             self.turn_state.chores.append(Chore(self.jetstream.clock_stepped(), (None, None)))
 
-    def relieve(self, now_ns: int) -> None:
-        """Run a partial turn during a long read, to write output; do nothing within a turn."""
-        if self._in_turn:
-            return
-        self._in_turn = True
-        try:
-            self._scheduler.relieve(now_ns)
-            self._end_turn(now_ns)
-        finally:
-            self._in_turn = False
-
-    def _end_turn(self, now_ns: int) -> None:
-        """Expire consumers, mend objects after faults, free unused routes, and set a timer to free more routes."""
-        state, routes = self.turn_state, self.routes
+    def end_turn(self) -> None:
+        """Expire consumers, mend objects after faults, and report changes; called if a turn has left any of these."""
+        state = self.turn_state
         if state.expired:
             consumers = state.take("expired")
             if self.jetstream is not None:
                 self.jetstream.expire(consumers)
         if state.faulted:
             self._mend()
+        state.reports = False
         if self.jetstream is not None:
             self.jetstream.end_turn()
-        routes.trim(now_ns)
-        if self._routes_timer is None and (due_ns := routes.next_trim_ns):
-            self._routes_timer = self.timers.at(max(due_ns, now_ns + 1), self._routes_due)
-
-    def _routes_due(self) -> None:
-        self._routes_timer = None  # `_end_turn` checks the routes at the end of this turn
 
     def _mend(self) -> None:
         """Close each session or route, and reopen each stream or consumer, in which a fault occurred.
@@ -595,11 +561,6 @@ class Node(Host):
                 pass
             elif self.jetstream is not None:
                 self.jetstream.mend(owner)
-
-    @property
-    def has_work(self) -> bool:
-        """Whether the last turn left work for the next one."""
-        return self._scheduler.has_work
 
     def next_deadline_ns(self) -> int | None:
         """Return the time of the earliest timer, or None if there is none.

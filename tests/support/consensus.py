@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from random import Random
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from raft.tests.sim.net import SimNet, Weather
 from tests.sim.consensus.judge import Judge
 from tests.sim.consensus.log import MemoryLog
 from tests.sim.consensus.node import STEP_NS, SimNode, voters
 
-from pyjs.consensus.consensus import Tuning
+from pyjs.consensus.consensus import Consensus, Tuning
+from pyjs.consensus.payloads import Key, Payloads
 
 GROUP = 5
 Item = TypeVar("Item")
@@ -29,9 +30,26 @@ class Calm(Random):
         return 0.99
 
 
+class Troubled(Payloads):
+    """Payloads whose reads a test can replace."""
+
+    replaced: Callable[[Key], bytes] | None = None
+
+    def get(self, key: Key) -> bytes:
+        """Return the payload of an entry."""
+        return super().get(key) if self.replaced is None else self.replaced(key)
+
+
+class TroubledConsensus(Consensus):
+    """A consensus whose payloads a test can replace."""
+
+    payloads_class = Troubled
+
+
 class MemoryNode(SimNode):
     """A node with its log in memory."""
 
+    consensus_class = TroubledConsensus
     store_class = staticmethod(lambda seed: MemoryLog())
 
 
@@ -114,3 +132,8 @@ class Hosts:
                 if node.is_up
             )
         )
+
+
+def payloads(node: SimNode) -> Troubled:
+    """Return the payloads of a node."""
+    return cast("Troubled", node.consensus._payloads)

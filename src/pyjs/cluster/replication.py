@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Protocol
 from pyjs import __version__
 from pyjs.cluster import forwarded
 from pyjs.cluster.awaited import Awaited
+from pyjs.cluster.batches import Batches
 from pyjs.cluster.hello import BadHello
 from pyjs.cluster.interest import Interest
 from pyjs.consensus.names import number_of, same_number
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable
 
     from pyjs.cluster.cluster import Cluster
     from pyjs.cluster.forwarded import Forwarded
@@ -50,6 +51,17 @@ class Replicas(Protocol):
         """Handle the return of a node that was silent."""
 
 
+class FramesReceiver(Protocol):
+    """The receiver of batches with frames of the engine: consensus.Consensus."""
+
+    def receive(self, node: int, data: bytes) -> None:
+        """Handle a batch.
+
+        Raises:
+            ValueError: the batch is damaged.
+        """
+
+
 class Notes(Protocol):
     """The receiver of notes: jetstream.member.member_node."""
 
@@ -61,7 +73,7 @@ class Notes(Protocol):
         """
 
 
-class Replication:
+class Replication(Batches):
     """This server's connections for consensus to other servers; implements `Peers` of consensus."""
 
     def __init__(self, cluster: Cluster, *, heeds_silence: bool = True) -> None:
@@ -74,14 +86,18 @@ class Replication:
         self._heeds_silence = heeds_silence
         self._consensus: Replicas | None = None
         self._notes: Notes | None = None
-        self._connections: dict[int, Route] = {}  # by the node number of the other server
-        self._nodes: dict[Route, int] = {}  # the reverse mapping
+        self._frames: FramesReceiver | None = None
+        self._nodes: dict[Route, int] = {}  # the reverse mapping of `connections`
         self._is_stopped = False  # this server has left all groups
-        self.dropped = 0  # number of batches that were dropped because there was no connection
 
-    def begin(self, consensus: Replicas, notes: Notes | None = None) -> None:
-        """Pass batches to `consensus` and notes to `notes`; must be called before the first route."""
-        self._consensus, self._notes = consensus, notes
+    def begin(
+        self, consensus: Replicas, notes: Notes | None = None, frames: FramesReceiver | None = None
+    ) -> None:
+        """Pass batches to `consensus` and notes to `notes`; must be called before the first route.
+
+        If `frames` is given, it gets the batches with frames of the engine.
+        """
+        self._consensus, self._notes, self._frames = consensus, notes, frames
         self._cluster.replication = self
 
     @property
@@ -100,16 +116,20 @@ class Replication:
 
     def lacks(self, info: PeerInfo) -> bool:
         """Return whether a connection to the server that `info` describes is needed and does not exist."""
-        return not self._is_stopped and number_of(info.server_name) not in self._connections
+        return not self._is_stopped and number_of(info.server_name) not in self.connections
 
     def opened(self, route: Route) -> None:
         """Use a new connection for batches."""
         assert route.info is not None
         node = number_of(route.info.server_name)
         route.allow(PENDING_MAX)
-        self._nodes.pop(self._connections.get(node, route), None)
-        self._connections[node] = route
+        before = self.connections.get(node)
+        if before is not None:
+            del self._nodes[before]
+            before.carry(node, None)
+        self.connections[node] = route
         self._nodes[route] = node
+        route.carry(node, self._frames)
         if self._consensus is not None:
             self._consensus.node_heard(node)
 
@@ -118,14 +138,15 @@ class Replication:
         if route.info is None:
             return
         node = number_of(route.info.server_name)
-        if self._connections.get(node) is route:
-            del self._connections[node], self._nodes[route]
+        if self.connections.get(node) is route:
+            del self.connections[node], self._nodes[route]
+            route.carry(node, None)
             if self._consensus is not None:
                 self._consensus.node_silent(node)
 
     def connection_to(self, info: PeerInfo) -> Route | None:
         """Return the connection to the server that `info` describes, or None if there is none."""
-        return self._connections.get(number_of(info.server_name))
+        return self.connections.get(number_of(info.server_name))
 
     def note_silence(self, route: Route, silent: bool) -> None:
         """Report to consensus that the server at the other end of a route is silent, or is heard again."""
@@ -134,7 +155,7 @@ class Replication:
         node = number_of(route.info.server_name)
         if silent:
             self._consensus.node_silent(node)
-        elif node in self._connections:
+        elif node in self.connections:
             self._consensus.node_heard(node)
 
     def receive(self, route: Route, data: bytes) -> None:
@@ -178,7 +199,7 @@ class Replication:
 
     def quiet_ns(self, node: int) -> int:
         """Return the time in ns since the last bytes from a node; 0 if there is no connection to the node."""
-        route = self._connections.get(node)
+        route = self.connections.get(node)
         if route is None or route.info is None:
             return 0
         pulse = self._cluster.pulse.connections.get(route.info.server_id, route)
@@ -199,7 +220,7 @@ class Replication:
         `session` is None if the server itself makes the request. The worker gets the note after all messages that
         were sent to the worker so far. Return False if there is no connection, or the note is too large.
         """
-        beside = self._connections.get(node)
+        beside = self.connections.get(node)
         info = None if beside is None else beside.info
         route = None if info is None else self._cluster.routes.get(info.server_id)
         return route is not None and route.send_request(note, session)
@@ -230,21 +251,8 @@ class Replication:
 
     # -- Peers -------------------------------------------------------------------------------------------------
 
-    def send(self, node: int, parts: Sequence[bytes]) -> None:
-        """Send a batch, or drop it if there is no connection."""
-        route = self._connections.get(node)
-        if route is None:
-            self.dropped += 1
-        else:
-            route.send_batch(parts)
-
-    def pending_size(self, node: int) -> int:
-        """Return the number of unsent bytes for a node."""
-        route = self._connections.get(node)
-        return 0 if route is None else route.pending_size
-
     def stop(self, reason: str) -> None:
         """Close all connections and accept no more, since other nodes must not rely on this node."""
         self._is_stopped = True
-        for route in list(self._connections.values()):
+        for route in list(self.connections.values()):
             route.close(reason)

@@ -43,6 +43,14 @@ cdef class Route:
     cdef readonly bint silent           # no heartbeat has arrived for a while
     cdef readonly bint synced           # the other side has sent its initial interest
 
+    # the receiver of batches with frames of the engine, and the number of the node that sends them; None: no receiver
+    cdef object consensus, node
+
+    cpdef bint receive_data(self, bytes data) except -1
+    cpdef receive_buffer(self, bytearray buffer, size_t n)
+    cpdef send_batch(self, parts)
+    cdef size_t unsent(self) except? 0
+    cdef int take_batch(self, bytes body) except -1
     cdef bint must_wait(self) noexcept
     cdef int go_on_later(self) except -1
     cdef int wake_aside(self) except -1

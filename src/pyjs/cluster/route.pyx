@@ -41,6 +41,7 @@ cdef enum:
     CLIENTS_SIZE = 4
     ACCOUNTS_MAX = 1048576      # maximum number of account numbers per server
 
+BATCH_OF_FRAMES = b"\x01\x01"     # the version and the kind of a batch with frames, see consensus/batch.pyx
 SLOW = "Slow Consumer (Pending Bytes)"
 PROTOCOL = "Protocol Violation"
 
@@ -135,7 +136,7 @@ cdef class Route:
 
     # -- reading -------------------------------------------------------------------------------------------
 
-    def receive_data(self, bytes data) -> bool:
+    cpdef bint receive_data(self, bytes data) except -1:
         """Handle the bytes of one read; input beyond the share of a turn waits.
 
         Return False if the route has ended.
@@ -150,7 +151,7 @@ cdef class Route:
             return True
         return self.parse(max(WORK_MIN, min(self.turn.input_left, WORK_MAX)))
 
-    def receive_buffer(self, bytearray buffer not None, size_t n) -> None:
+    cpdef receive_buffer(self, bytearray buffer, size_t n):
         """Handle a read of `n` bytes into `buffer`."""
         self.receive_data(PyByteArray_AS_STRING(buffer)[:n])
 
@@ -363,9 +364,7 @@ cdef class Route:
             elif kind == FRAME_PONG:
                 self.cluster.pong(self, body)
             elif kind == FRAME_CONSENSUS:
-                if self.cluster.replication is None:
-                    raise BadHello("a batch of replicated groups, which this server does not have")
-                self.cluster.replication.receive(self, body)
+                self.take_batch(body)
             elif kind == FRAME_REQUEST:
                 if not self.cluster.options.local or self.cluster.replication is None:
                     raise BadHello("a request of another worker, and this server has no workers that share streams")
@@ -387,6 +386,23 @@ cdef class Route:
         except BadHello as error:
             self.host.log.error(f"{self} - {error}")
             self.close(PROTOCOL, str(error))
+        return 0
+
+    cdef int take_batch(self, bytes body) except -1:
+        """Pass a batch to its receiver.
+
+        Raises:
+            BadHello: the batch is damaged, or this connection or server has another purpose.
+        """
+        if self.consensus is not None and body.startswith(BATCH_OF_FRAMES):
+            try:
+                self.consensus.receive(self.node, body)
+            except ValueError as error:
+                raise BadHello(f"a batch of replicated groups: {error}") from None
+        elif self.cluster.replication is None:
+            raise BadHello("a batch of replicated groups, which this server does not have")
+        else:
+            self.cluster.replication.receive(self, body)
         return 0
 
     def take_account(self, uint32_t number, bytes name) -> None:
@@ -498,7 +514,11 @@ cdef class Route:
         """Send a heartbeat, which is a PONG without a PING, since a PONG needs no answer."""
         self.writer.send_now(FRAME_PONG, (bytes(8),))
 
-    def send_batch(self, parts) -> None:
+    def carry(self, node, consensus) -> None:
+        """Pass batches with frames of the engine to `consensus`, unless it is None, as batches of the node `node`."""
+        self.node, self.consensus = node, consensus
+
+    cpdef send_batch(self, parts):
         """Send a batch for the replicated groups."""
         self.writer.send_now(FRAME_CONSENSUS, parts)
 
@@ -570,7 +590,10 @@ cdef class Route:
     @property
     def pending_size(self) -> int:
         """The number of bytes that wait for the other side, here and in the transport."""
-        return self.writer.pending_size + (0 if self.aside is None else self.aside.pending_size)
+        return self.unsent()
+
+    cdef size_t unsent(self) except? 0:
+        return self.writer.unsent() + (0 if self.aside is None else self.aside.unsent())
 
     @property
     def out_msgs(self) -> int:

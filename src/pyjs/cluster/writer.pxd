@@ -51,6 +51,8 @@ cdef class RouteWriter:
 
     cdef int send_aside(self, Msg* m, uint32_t account, Target* t) noexcept nogil
     cdef void send_after(self, uint64_t frames) noexcept nogil
+    cpdef send_now(self, int kind, parts)
+    cdef size_t unsent(self) except? 0
     cdef void tell_news(self) noexcept
     cdef void mark_dirty(self) noexcept nogil
     cdef int write_out(self) except -1

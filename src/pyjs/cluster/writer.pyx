@@ -25,6 +25,7 @@ from pyjs.wire.route_frames cimport (
 )
 
 cdef enum:
+    JOINED_MAX = 4096           # bytes of a frame that is copied into one piece, which costs less than several pieces
     JAMMED_PART = 8             # consumers pause when more than 1 / JAMMED_PART of `stall_at` bytes wait
 
 
@@ -209,19 +210,26 @@ cdef class RouteWriter:
         if isinstance(session, ClientSession) and way.out.unwritten() > way.out.stall_at:
             (<ClientSession> session).slow_down()
 
-    def send_now(self, int kind, parts) -> None:
-        """Write a frame, whose body is a list of parts, at once and without a copy.
+    cpdef send_now(self, int kind, parts):
+        """Write a frame, whose body is a list of parts, at once; a large one is not copied.
 
         If other frames are queued, the frame is queued after them.
         """
         cdef FrameHeader header
         cdef bytes part
-        header.size, header.account, header.kind = <uint32_t> sum(map(len, parts)), 0, kind
+        cdef size_t size = 0
+        for part in parts:
+            size += len(part)
+        header.size, header.account, header.kind = <uint32_t> size, 0, kind
         header.flags = header.reserved = 0
         self.last = NULL
         self.frames += 1
         if not (self.lost or self.paused or self.out.queued()):
-            self.link.write_all([(<const char*> &header)[:HEADER_SIZE], *parts])
+            pieces = [(<const char*> &header)[:HEADER_SIZE], *parts]
+            if size <= JOINED_MAX:
+                self.link.write(b"".join(pieces))
+            else:
+                self.link.write_all(pieces)
             self.out.unsent = self.link.pending_size()
             return
         self.out.add(<const char*> &header, HEADER_SIZE)
@@ -296,5 +304,8 @@ cdef class RouteWriter:
     @property
     def pending_size(self) -> int:
         """The number of bytes that wait for the other side, here and in the transport."""
+        return self.unsent()
+
+    cdef size_t unsent(self) except? 0:
         # the transport has less and less of what was unsent after the last write
         return self.out.queued() + (self.link.pending_size() if self.out.unsent else 0)

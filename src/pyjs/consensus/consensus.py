@@ -16,7 +16,6 @@ Long because it has all calls of the engine.
 
 from __future__ import annotations
 
-from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -28,7 +27,6 @@ from pyjs.consensus import batch, descriptor
 from pyjs.consensus.batch import Fetch, Frames, Has, Lacks, Part
 from pyjs.consensus.compaction import Compaction, States
 from pyjs.consensus.doubt import Doubts, lacks_entries
-from pyjs.consensus.durability import Due, Durability, Waits
 from pyjs.consensus.engine import (
     Conf,
     Groups,
@@ -42,10 +40,12 @@ from pyjs.consensus.engine import (
     voters_of,
 )
 from pyjs.consensus.faults import LostGroups, MachineFaults, Successions
-from pyjs.consensus.member import DATA, Member, State, Unreadable
+from pyjs.consensus.log.durability import Due, Durability, Waits
+from pyjs.consensus.member import Member, State
 from pyjs.consensus.outbox import Outbox
 from pyjs.consensus.payloads import Payloads
 from pyjs.consensus.reads import Reads
+from pyjs.consensus.round import Round
 from pyjs.consensus.snapshots import PartialWrite, Snapshots
 from pyjs.consensus.status import Condition, GroupStatus, status_of
 
@@ -56,16 +56,13 @@ if TYPE_CHECKING:
     from pyjs.consensus.compaction import Made
     from pyjs.consensus.engine import Point, Ready, Write
     from pyjs.consensus.log.node_log import NodeLog
+    from pyjs.consensus.member import Unreadable
     from pyjs.consensus.seams import Machine, Peers
     from pyjs.core.host import Host
 
 TICK_NS = 10 * NS_PER_MS
 LATE_TICKS = 3  # after a pause, a node makes up for at most this many ticks at once
 REST_NS = NS_PER_S  # time between two checks of groups that are all idle
-ROUNDS = 2  # rounds of the engine in one turn: entries written in the first may be committed in the second
-APPLIES = 64  # maximum number of entries applied in one turn
-APPLY_SIZE = 256 << 10  # maximum bytes of payloads applied in one turn
-FAIR_APPLIES = 16  # entries of one group that are applied before those of another group
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +80,7 @@ class Consensus:
 
     durability_class: type[Durability] = Durability  # tests use one with flaws
     member_class: type[Member] = Member
+    payloads_class: type[Payloads] = Payloads
 
     def __init__(
         self, host: Host, node: int, log: NodeLog, peers: Peers, tuning: Tuning | None = None
@@ -101,7 +99,7 @@ class Consensus:
             heartbeat_ticks=tuning.heartbeat_ticks,
             election_ticks=tuning.election_ticks,
         )
-        self._payloads = Payloads(log)
+        self._payloads = self.payloads_class(log)
         self._outbox = Outbox(peers, self._payloads, host.log)
         self.durability = self.durability_class(
             log, host.turn_state, host.timers, tuning.sync_interval_ns, self._sync_ended
@@ -115,8 +113,6 @@ class Consensus:
             host.faults, host.turn_state, self._engine, self._silent, tuning.election_ticks * TICK_NS
         )
         self._states = States(self._faults, tuning.sync_interval_ns)
-        self._members: dict[int, Member] = {}
-        self._backlog: deque[Member] = deque()  # members with entries to apply, in fair order
         self._waiting: list[Member] = []  # members whose next entry cannot be read before the next tick
         self._late: list[Due] = []  # groups whose log cannot be read now; tried again at the next tick
         self._lost = LostGroups(host.faults, host.log, host.turn_state, log, node)
@@ -125,10 +121,29 @@ class Consensus:
         # snapshot is complete.
         self._after_snapshot: dict[int, tuple[PartialWrite, list[bytes]]] = {}
         self._wanted: dict[int, None] = {}  # groups whose state is needed by another replica
-        self._is_staged = False  # the log has staged records that are not written
-        self._queued = False  # this object is in Turn.consensus
+        snapshots = self._snapshots
+        chores = (
+            snapshots.ended,
+            snapshots.given_up,
+            snapshots.whole,
+            self._wanted,
+            self._compaction.full,
+            self._states.making,
+        )
+        self._round = Round(
+            self,
+            host.turn_state,
+            self._engine,
+            log,
+            self._outbox,
+            self._payloads,
+            self.durability,
+            self._faults,
+            self._snapshots.whole,
+            chores,
+        )
+        self._members = self._round.members
         self._timer: Timer | None = None
-        self._rests = False  # all groups are idle, so the timer is set to REST_NS
         self._ticked_ns = host.turn_state.now
 
     # -- groups ------------------------------------------------------------------------------------------------
@@ -158,7 +173,7 @@ class Consensus:
             self.doubts.unsure.discard(group)
             start = 1 if conf.voters else 0
             self._log.create(group, name, peer_id(self.node, incarnation), conf, start, start)
-            self._is_staged = True
+            self._round.is_staged = True
         member = self.member_class(group, name, self._log.groups[group].peer, machine)
         self._compaction.begin(member)
         self._members[group] = member
@@ -166,7 +181,7 @@ class Consensus:
             self._begin(member)
         else:  # the entries may not be durable yet: an earlier process wrote them
             self.durability.add(Due(Waits.REOPEN, member=member), needs_sync=self.durability.is_always)
-        self._mark()
+        self._round.mark()
 
     def _begin(self, member: Member) -> None:
         """Open a group in the engine, with its stored hard state and entries."""
@@ -219,7 +234,7 @@ class Consensus:
         except NotNow:
             self._late.append(Due(Waits.REOPEN, member=member))
         except CorruptRecord as error:
-            self._lose_damaged(member, error)
+            self.lose_damaged(member, error)
         except (RaftError, ValueError) as error:
             self._lose(member, f"the engine refuses its stored state: {error}")
 
@@ -245,8 +260,8 @@ class Consensus:
         self._successions.forget(group)
         self.doubts.unsure.discard(group)
         self._log.remove(group)
-        self._is_staged = True
-        self._mark()
+        self._round.is_staged = True
+        self._round.mark()
 
     def stop(self) -> None:
         """Leave all groups; the log remains."""
@@ -261,17 +276,7 @@ class Consensus:
         It is refused if this node does not lead the group, if the payload is larger than PAYLOAD_MAX bytes, or if the
         engine refuses it. The machine gets `proposal` together with the committed entry, or in a call of `dropped`.
         """
-        member = self._members.get(group)
-        if member is None or not member.leads or len(payload) > batch.PAYLOAD_MAX:
-            return False
-        time_ns = member.next_time_ns(self._turn.now + self._turn.skew)
-        (place,) = self._engine.propose([(group, descriptor.describe(payload, time_ns))])
-        if place is None:
-            return False
-        self._payloads.stage((group, *place), payload)
-        member.proposed(*place, time_ns, proposal)
-        self._mark()
-        return True
+        return self._round.propose(group, payload, proposal)
 
     def read_index(self, group: int, done: Callable[[], None]) -> bool:
         """Call `done` when all entries that were committed before this call have been applied on this node.
@@ -284,7 +289,7 @@ class Consensus:
             return False
         is_asked = self._reads.ask(group, done, self._turn.now)
         if is_asked:
-            self._mark()
+            self._round.mark()
         return is_asked
 
     def has_tail(self, group: int) -> bool:
@@ -311,7 +316,7 @@ class Consensus:
         conf = self._engine.status(group).conf
         peer = next((peer for peer in conf.voters if node_of(peer) == node), 0)
         self._engine.transfer(group, peer)
-        self._mark()
+        self._round.mark()
 
     def change(self, group: int, changes: Sequence[tuple[int, int]]) -> None:
         """Propose changes of the membership, each a pair (Change, peer). Several changes use joint consensus.
@@ -319,7 +324,7 @@ class Consensus:
         Raise Refused if this node does not lead or a change is under way, and UnknownGroup if the group is closed.
         """
         self._engine.change(group, list(changes))
-        self._mark()
+        self._round.mark()
 
     def campaign(self, group: int) -> None:
         """Start an election now, with this node as the candidate.
@@ -327,13 +332,13 @@ class Consensus:
         Raise Refused if entries of this node are not durable yet, and UnknownGroup if a fault has closed the group.
         """
         self._engine.campaign(group)
-        self._mark()
+        self._round.mark()
 
     def conclude(self, group: int) -> bool:
         """Apply the whole log of an open group without other replicas; return whether all entries are applied."""
         is_done = self.doubts.conclude(self._members[group])
-        self._have_applied(self._members[group])
-        self._queue()
+        self._round.continue_with(self._members[group])
+        self._round.queue()
         return is_done
 
     def status(self, group: int) -> GroupStatus:
@@ -348,15 +353,9 @@ class Consensus:
             return
         found = batch.read(data, node)
         if isinstance(found, Frames):
-            for key, payload in found.payloads:
-                self._payloads.stage(key, payload)
-            self._engine.step(found.frames)
+            self._round.step(found.frames, found.payloads)
             if self._successions.open:
                 self._successions.heard(found.frames)
-            if self._timer is None or self._rests:
-                self._wake()
-            if not self._queued and self._engine.has_ready():
-                self._queue()
             return
         if isinstance(found, Fetch):
             self._snapshots.asked(node, found, self._turn.now)
@@ -366,131 +365,65 @@ class Consensus:
             self._snapshots.came(node, found, self._turn.now)
         else:
             self._snapshots.ends(node, found)
-        self._mark()
+        self._round.mark()
 
     def node_silent(self, node: int) -> None:
         """Handle a node that is silent or has disconnected: the groups that it leads elect a new leader at once."""
         self._silent.add(node)
         self._engine.node_silent(node)
         self._snapshots.lost(node)
-        self._mark()
+        self._round.mark()
 
     def node_heard(self, node: int) -> None:
         """Record that a silent node answers again."""
         self._silent.discard(node)
         self._engine.node_heard(node)
-        self._mark()
+        self._round.mark()
 
-    # -- the turn ----------------------------------------------------------------------------------------------
+    # -- the turn: its rare half, called by Round ------------------------------------------------------------------
 
-    def turn(self) -> None:
-        """Do the work of this turn; the remaining work waits for the next turn."""
-        self._queued = False
-        if self.condition is not Condition.RUNNING:
-            return
-        try:
-            self._agree()
-            if self._backlog:
-                self._apply_some()
-            self._go_on()
-        except StoreFailed as error:
+    def failed(self, error: Exception) -> None:
+        """Leave all groups, because a turn has raised `error`.
+
+        Raises:
+            Exception: `error`, if it is not expected.
+        """
+        if isinstance(error, StoreFailed):
             self._fail(f"the log of replicated groups cannot be written: {error}")
-        except Exception as error:
-            self._fail(f"of an unexpected failure: {error!r}")
-            raise
-        if self._backlog:
-            self._queue()
-
-    def _agree(self) -> None:
-        """Report durable writes to the engine, and handle the engine's output in at most ROUNDS rounds."""
-        durability, payloads = self.durability, self._payloads
-        if durability.queue:
-            self._report_durable()
-        installs = self._stage_installs() if self._snapshots.whole else []
-        for _ in range(ROUNDS):
-            ready = self._engine.ready()
-            if frames := ready.frames:
-                self._outbox.send(frames)
-            writes = ready.writes
-            has_vote = bool(writes) and self._stage(writes)
-            if payloads.staged:
-                payloads.forget_staged()
-            if self._is_staged:
-                self._is_staged = False
-                self._log.flush()
-                durability.wrote()
-            if token := ready.token:
-                token = durability.stored(token, has_vote=has_vote)
-            while installs:
-                durability.add(installs.pop(0), needs_sync=True)
-            self._take(ready, writes)
-            if token and (frames := self._engine.stored(token)):
-                self._outbox.send(frames)
-            if durability.queue:
-                self._report_durable()
-            if not self._engine.has_ready():
-                break  # the writes committed nothing
         else:
-            self._queue()
-        durability.begin()
-        if self._outbox.damaged or self._engine.quarantined():
-            self._find_lost()
+            self._fail(f"of an unexpected failure: {error!r}")
+            raise error
 
-    def _stage(self, writes: Sequence[Write]) -> bool:
-        """Stage the writes in the log; return whether they change a vote or a term."""
-        has_vote = False
-        for write in writes:
-            group, hard, entries = write.group, write.hard, write.entries
-            if not entries and hard is None:
-                continue
-            member = self._members[group]
-            payloads = [
-                self._payloads.take((group, index, term)) if kind == DATA else b""
-                for index, (term, kind, _) in enumerate(entries, write.first)
-            ]
-            part: Write | PartialWrite = write
-            if write.snapshot is not None and entries:
-                self._after_snapshot[group] = PartialWrite(group, None, write.first, entries), payloads
-                part, payloads = PartialWrite(group, hard), []
-                entries = []
-            try:
-                self._is_staged |= self._log.write(part, payloads)
-            except CorruptRecord as error:
-                self._lose_damaged(member, error)
-                continue
-            if hard is not None and hard[:2] != member.vote:
-                member.vote = hard[:2]
-                has_vote = True
-            if entries:
-                member.note_entries(entries)
-                if member.state is State.STOPPED:
-                    self._compaction.check(member)
-        return has_vote
+    def keep_for_snapshot(self, write: Write, payloads: list[bytes]) -> None:
+        """Keep entries that came with a snapshot until its data is complete."""
+        self._after_snapshot[write.group] = (
+            PartialWrite(write.group, None, write.first, write.entries),
+            payloads,
+        )
 
-    def _take(self, ready: Ready, writes: Sequence[Write]) -> None:
-        """Handle the output of the engine: roles, memberships, committed entries, reads and snapshots."""
-        for group, term, role, leader in ready.roles:
+    def take_roles(
+        self, roles: Sequence[tuple[int, int, int, int]], confs: Sequence[tuple[int, int, Conf]]
+    ) -> None:
+        """Handle changes of roles and of memberships."""
+        for group, term, role, leader in roles:
             member = self._members.get(group)
             if member is None:  # closed in this turn
                 continue
             self._faults.guard(member, partial(member.take_role, term, Role(role), node_of(leader)))
             self._faults.check(member)
-        for group, _, conf in ready.confs:
+            self._round.continue_with(member)
+        for group, _, conf in confs:
             if group in self._members:
                 self._members[group].voters = voters_of(conf)
-        for group, index, term, kind, body in ready.committed:
-            member = self._members.get(group)
-            if member is None:
-                continue
-            member.take((index, term, kind, body))
-            if member.queue and not member.in_backlog:
-                member.in_backlog = True
-                self._backlog.append(member)
+
+    def take_rest(self, ready: Ready, writes: Sequence[Write]) -> None:
+        """Handle answers to reads, and snapshots."""
         for group, number, index in ready.reads:
             done = self._reads.take(group, number)
             member = self._members.get(group)
             if done is not None and member is not None:
                 self._faults.guard(member, partial(member.wants_read, index, done))
+                self._round.continue_with(member)
         for write in writes:
             if write.snapshot is not None:
                 self._fetch(write.group, write.snapshot)
@@ -499,18 +432,25 @@ class Consensus:
         for group, peer, index in ready.snapshots:
             self._snapshots.sent(group, peer, index, self._turn.now)
 
-    def _report_durable(self) -> None:
-        """Do the queued work whose writes are durable, and send the frames that waited for these writes."""
-        for due in self.durability.take():
-            if due.kind is Waits.STORED:
-                self._outbox.send(self._engine.stored(due.token))
-                continue
-            member = due.member
-            if member is not None and self._members.get(member.group) is member:
-                if due.kind is Waits.REOPEN:
-                    self._reopen(member)
-                else:
-                    self._installed(member, due.index)
+    def continue_durable(self, due: Due) -> None:
+        """Continue a group whose snapshot, or whose entries, have become durable."""
+        member = due.member
+        if member is not None and self._members.get(member.group) is member:
+            if due.kind is Waits.REOPEN:
+                self._reopen(member)
+            else:
+                self._installed(member, due.index)
+
+    def cannot_read(self, member: Member, error: Unreadable) -> None:
+        """Try to read the next entry again at the next tick, or close the group if the entry is damaged."""
+        if error.is_lasting:
+            self.lose_damaged(member, error)
+        else:
+            self._waiting.append(member)
+
+    def check_size(self, member: Member) -> None:
+        """Queue a group for a compaction if its log is large."""
+        self._compaction.check(member)
 
     def _sync_ended(self, error: Exception | None) -> None:
         if self.condition is not Condition.RUNNING:
@@ -518,33 +458,9 @@ class Consensus:
         if error is not None:
             self._fail(f"the log of replicated groups cannot be synced: {error}")
         else:
-            self._queue()
+            self._round.queue()
 
-    def _apply_some(self) -> None:
-        """Apply committed entries within a share of the turn, in fair order over the groups."""
-        count, size = APPLIES, APPLY_SIZE
-        while self._backlog and count > 0 and size > 0:
-            member = self._backlog.popleft()
-            try:
-                done, used = member.apply_some(self._payloads, min(count, FAIR_APPLIES), size)
-            except Unreadable as error:
-                if error.is_lasting:
-                    self._lose_damaged(member, error)
-                else:
-                    self._waiting.append(member)
-                continue
-            except Exception as error:  # raised by a machine; the other groups continue
-                self._faults.stop(member, error)
-                done = used = 0
-            count -= max(done, 1)
-            size -= used
-            member.in_backlog = member.has_work
-            if member.in_backlog:
-                self._backlog.append(member)
-            if member.log_size > member.compact_at:
-                self._compaction.check(member)
-
-    def _go_on(self) -> None:
+    def do_chores(self) -> None:
         """Continue the snapshots, and compact the log of at most one group; queue a turn if work remains."""
         snapshots = self._snapshots
         while snapshots.ended:
@@ -562,12 +478,12 @@ class Consensus:
             if group in self._members:
                 self._cut(self._members[group])
             elif self._lost.renew(group):
-                self._is_staged = True
+                self._round.is_staged = True
         if self._states.making:
             self._states.go_on(self._members, self._turn.now)
-        is_busy = self._wanted or self._states.making or snapshots.whole or self._is_staged
+        is_busy = self._wanted or self._states.making or snapshots.whole or self._round.is_staged
         if is_busy or self._compaction.full:
-            self._queue()
+            self._round.queue()
 
     # -- snapshots and the start of the log --------------------------------------------------------------------
 
@@ -577,7 +493,7 @@ class Consensus:
         with suppress(RaftError):  # this node has lost the leadership
             self._engine.offer_snapshot(group, index, state[: descriptor.SIZE])
             self._snapshots.offer(group, index, state[descriptor.SIZE :], self._turn.now)
-            self._queue()
+            self._round.queue()
 
     def _cut(self, member: Member) -> None:
         """Begin to cut the log of a group, unless another replica still needs its entries.
@@ -598,9 +514,9 @@ class Consensus:
 
     def _cut_to(self, made: Made, state: bytes) -> None:
         try:
-            self._is_staged |= self._compaction.cut(made.member, made.index, state, made.size)
+            self._round.is_staged |= self._compaction.cut(made.member, made.index, state, made.size)
         except CorruptRecord as error:
-            self._lose_damaged(made.member, error)
+            self.lose_damaged(made.member, error)
 
     def _fetch(self, group: int, point: Point) -> None:
         """Begin to fetch the data of a snapshot from the leader of the group."""
@@ -618,11 +534,13 @@ class Consensus:
         member = self._members.get(group)
         if member is not None and self._snapshots.finish(group) is not None:
             self.durability.add(Due(Waits.REOPEN, member=member), needs_sync=self.durability.is_always)
-            self._queue()
+            self._round.queue()
 
-    def _stage_installs(self) -> list[Due]:
+    def stage_installs(self) -> list[Due]:
         """Stage complete snapshots in the log; return the work to do when they are durable."""
-        dues = []
+        dues: list[Due] = []
+        if not self._snapshots.whole:
+            return dues
         for group in self._snapshots.take_whole():
             member = self._members[group]
             try:
@@ -636,9 +554,9 @@ class Consensus:
                 if group in self._after_snapshot:
                     self._log.write(*self._after_snapshot.pop(group))
             except CorruptRecord as error:
-                self._lose_damaged(member, error)
+                self.lose_damaged(member, error)
                 continue
-            self._is_staged = True
+            self._round.is_staged = True
             member.voters = voters_of(point.conf)
             member.await_start(point.index)
             dues.append(Due(Waits.INSTALLED, member=member, index=point.index))
@@ -660,23 +578,18 @@ class Consensus:
         """Begin to install a state in the machine of a group; `Member.apply_some` runs the remaining steps."""
         self._faults.guard(member, partial(member.install, index, time_ns, data))
         if member.is_installing:
-            self._have_applied(member)
-            self._queue()
-
-    def _have_applied(self, member: Member) -> None:
-        if not member.in_backlog and member.has_work:
-            member.in_backlog = True
-            self._backlog.append(member)
+            self._round.continue_with(member)
+            self._round.queue()
 
     # -- faults ------------------------------------------------------------------------------------------------
 
-    def _find_lost(self) -> None:
+    def find_lost(self) -> None:
         """Handle the groups that have damaged entries, or that have panicked in the engine."""
         damaged = self._outbox.damaged
         while damaged:
             group, error = damaged.popitem()
             if group in self._members:
-                self._lose_damaged(self._members[group], error)
+                self.lose_damaged(self._members[group], error)
         for group, text in self._engine.quarantined():
             member = self._members.get(group)
             if member is not None:
@@ -694,14 +607,16 @@ class Consensus:
     def _reopen_later(self, member: Member) -> None:
         if self._members.get(member.group) is member:
             self.durability.add(Due(Waits.REOPEN, member=member), needs_sync=self.durability.is_always)
-            self._mark()
+            self._round.mark()
 
     def _step_down(self, member: Member) -> None:
-        self._wake()
+        if self._round.rests:
+            self.wake()
         self._successions.begin(member, self._turn.now)
         self._faults.guard(member, partial(member.take_role, member.term, Role.FOLLOWER, 0))
 
-    def _lose_damaged(self, member: Member, error: Exception) -> None:
+    def lose_damaged(self, member: Member, error: Exception) -> None:
+        """Close a group because its log is damaged."""
         self._lose(member, f"its log is damaged: {error}")
 
     def _lose(self, member: Member, cause: str) -> None:
@@ -727,33 +642,22 @@ class Consensus:
         if self._timer is not None:
             self._timer.cancel()
         self._reads.clear()
-        self._backlog.clear()
+        self._round.end()
         for member in list(self._members.values()):
             self._faults.end(member)
 
     # -- time --------------------------------------------------------------------------------------------------
 
-    def _mark(self) -> None:
-        """Request a turn, and tick at the short interval again, since groups may have work."""
-        self._queue()
-        self._wake()
-
-    def _wake(self) -> None:
+    def wake(self) -> None:
         """Tick at the short interval again, since groups may have work."""
-        if self._timer is None or self._rests:
-            self._ticked_ns = self._turn.now
-            self._arm(TICK_NS)
-
-    def _queue(self) -> None:
-        if not self._queued and self.condition is Condition.RUNNING:
-            self._queued = True
-            self._turn.consensus.append(self)
+        self._ticked_ns = self._turn.now
+        self._arm(TICK_NS)
 
     def _arm(self, wait_ns: int) -> None:
         if self._timer is not None:
             self._timer.cancel()
         self._timer = None
-        self._rests = wait_ns == REST_NS
+        self._round.rests = wait_ns == REST_NS
         if self.condition is Condition.RUNNING:
             self._timer = self._host.timers.at(self._turn.now + wait_ns, self._tick)
 
@@ -761,11 +665,11 @@ class Consensus:
         """Prepare the next file of the log, stage commit indexes, and queue groups that keep old files in use."""
         try:
             self.durability.look_ahead()
-            self._is_staged |= self._log.stage_commits()
+            self._round.is_staged |= self._log.stage_commits()
             if self.doubts.are_over:
                 self._log.trust()
-                self._is_staged = True
-            if self._rests and self.durability.is_idle and not self._is_staged:
+                self._round.is_staged = True
+            if self._round.rests and self.durability.is_idle and not self._round.is_staged:
                 self._log.witness()
         except StoreFailed as error:
             self._fail(f"the log of replicated groups cannot be written: {error}")
@@ -776,12 +680,12 @@ class Consensus:
         self._timer = None
         now_ns = self._turn.now
         late = max(1, (now_ns - self._ticked_ns) // TICK_NS)
-        for _ in range(min(late, REST_NS // TICK_NS if self._rests else LATE_TICKS)):
+        for _ in range(min(late, REST_NS // TICK_NS if self._round.rests else LATE_TICKS)):
             self._engine.tick()
         self._ticked_ns = now_ns
         self._snapshots.tick(now_ns)
-        self._backlog.extend(self._waiting)
-        has_waited = bool(self._waiting or self._late)
+        has_waited = self._round.take_later() or bool(self._waiting or self._late)
+        self._round.backlog.extend(self._waiting)
         self._waiting.clear()
         for due in self._late:
             self.durability.add(due, needs_sync=False)
@@ -796,4 +700,4 @@ class Consensus:
         is_busy = awake or has_waited or self._snapshots.is_busy or self._states.has_waiting
         is_busy = is_busy or not (self._reads.is_idle and self.doubts.is_idle and self._successions.is_idle)
         self._arm(TICK_NS if is_busy else REST_NS)
-        self._queue()
+        self._round.queue()

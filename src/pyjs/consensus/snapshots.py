@@ -183,7 +183,8 @@ class Snapshots:
 
     def take_whole(self) -> list[int]:
         """Return the groups whose data has become complete since the last call."""
-        groups, self.whole = self.whole, []
+        groups = list(self.whole)
+        self.whole.clear()
         incoming = self._incoming  # meanwhile, the group may have begun to fetch another snapshot
         return [group for group in groups if group in incoming and incoming[group].is_whole]
 

@@ -19,11 +19,12 @@ Compiled, because a client that waits for each answer pays for a whole turn (mea
 jssync-1).
 """
 
-from libc.stdint cimport int64_t, uint64_t
+from libc.stdint cimport int64_t
 
 from pyjs.base.timers cimport Timers
 from pyjs.core.lane cimport Lane
 from pyjs.core.sink cimport Turn
+from pyjs.subjects.routes cimport RouteCache
 
 from operator import methodcaller
 from typing import NamedTuple
@@ -34,6 +35,7 @@ from pyjs.core.lane import Share
 cdef enum:
     ROUNDS = 16     # maximum repetitions of step 3 in one turn
     COPIES = 4      # batches that all mirrors and sources together may copy in one turn
+    SKEW_EVERY_NS = 10000000    # maximum ns between two reads of the wall clock
 
 NS_PER_US = 1000
 
@@ -63,17 +65,6 @@ class Shares(NamedTuple):
 cdef class Scheduler:
     """The runner of one node's turns, with a lane for each kind of work."""
 
-    cdef Turn state
-    cdef Timers timers
-    cdef object clock
-    cdef object faults
-    cdef object timers_share
-    cdef bint timers_left               # the last turn had no time for all passed deadlines
-    cdef bint backlog                   # a lane has work that the last turn did not finish
-    cdef readonly uint64_t turns        # number of the current full or partial turn, for the lanes
-    cdef Lane jobs, commits, consensus, requests, pumps, inboxes, chores, flushes
-    cdef readonly tuple lanes
-
     def __init__(self, Turn state not None, Timers timers not None, clock, faults, shares=None) -> None:
         shares = shares or Shares()
         self.state = state
@@ -101,18 +92,24 @@ cdef class Scheduler:
     @property
     def has_work(self) -> bool:
         """Whether the last turn left work for the next one."""
-        return self.backlog or self.timers_left or not self.state.idle
+        return self.is_busy()
 
-    def turn(self, int64_t now_ns) -> None:
+    cdef bint is_busy(self) except -1:
+        """Return whether the last turn left work for the next one."""
+        return self.backlog or self.timers_left or not self.state.is_idle()
+
+    cpdef turn(self, int64_t now_ns):
         """Run one turn at the time `now_ns`."""
         cdef Turn state = self.state
+        cdef list fresh
         state.begin(now_ns, COPIES)
         state.begin_input()
         self.turns += 1
         if self.timers_left or self.timers.is_due(now_ns):    # timers left over may have been cancelled since
             self.fire_timers(now_ns)
         if state.finished or self.jobs.behind:
-            self.jobs.run(state.take("finished"), self.turns)
+            fresh, state.finished = state.finished, []
+            self.jobs.run(fresh, self.turns)
         if state.inputs:
             self.resume_inputs()
         for _ in range(ROUNDS):
@@ -120,38 +117,49 @@ cdef class Scheduler:
             if not (state.streams or state.requests or state.consumers):
                 break
         if state.chores or self.chores.behind:
-            self.chores.run(state.take("chores"), self.turns)
+            fresh, state.chores = state.chores, []
+            self.chores.run(fresh, self.turns)
         self.flush()
 
-    def relieve(self, int64_t now_ns) -> None:
+    cpdef relieve(self, int64_t now_ns):
         """Run a partial turn in the middle of a read: commit, deliver and write output, but answer no requests."""
         cdef Turn state = self.state
+        cdef list fresh
         state.begin(now_ns, COPIES)
         self.turns += 1
         self.exchange(False)
         if state.streams:
-            self.commits.run(state.take("streams"), self.turns)
+            fresh, state.streams = state.streams, []
+            self.commits.run(fresh, self.turns)
         self.flush()
 
     cdef exchange(self, bint with_requests):
         """Run step 3 once: commits, consensus, requests (if `with_requests` is true), deliveries, retention."""
         cdef Turn state = self.state
+        cdef list fresh
         if state.streams or self.commits.behind:
-            self.commits.run(state.take("streams"), self.turns)
+            fresh, state.streams = state.streams, []
+            self.commits.run(fresh, self.turns)
         if state.consensus or self.consensus.behind:
-            self.consensus.run(state.take("consensus"), self.turns)
+            fresh, state.consensus = state.consensus, []
+            self.consensus.run(fresh, self.turns)
         if with_requests and (state.requests or self.requests.behind):
-            self.requests.run(state.take("requests"), self.turns)
+            fresh, state.requests = state.requests, []
+            self.requests.run(fresh, self.turns)
         if state.consumers or self.pumps.behind:
-            self.pumps.run(state.take("consumers"), self.turns)
+            fresh, state.consumers = state.consumers, []
+            self.pumps.run(fresh, self.turns)
         if state.inboxes or self.inboxes.behind:
-            self.inboxes.run(state.take("inboxes"), self.turns)
+            fresh, state.inboxes = state.inboxes, []
+            self.inboxes.run(fresh, self.turns)
 
     cdef flush(self):
         """Run step 5 (flushes), and set `backlog` if a lane still has work."""
         cdef Lane lane
+        cdef list fresh
         if self.state.sessions or self.flushes.behind:
-            self.flushes.run(self.state.take("sessions"), self.turns)
+            fresh, self.state.sessions = self.state.sessions, []
+            self.flushes.run(fresh, self.turns)
             self.state.unflushed = self.flushes.behind
         self.backlog = False
         for lane in self.lanes:
@@ -204,6 +212,64 @@ cdef class Scheduler:
     cdef report(self, kind, item, error):
         self.faults.report(kind, f"a {kind} of {item}", error, self.state.now)
         self.state.faulted.append((item, error))
+
+
+cdef class Turns:
+    """The turns of a node, which is a subclass.
+
+    The node calls `begin_turns` when it is created. Its methods `read_wall_clock` and `end_turn` are called in few
+    turns only.
+    """
+
+    def begin_turns(self, Scheduler scheduler not None, RouteCache routes not None) -> None:
+        """Run the turns with `scheduler`, and free unused routes after each turn."""
+        self.scheduler, self.routes = scheduler, routes
+
+    def turn(self, int64_t now_ns) -> None:
+        """Run one turn at the time `now_ns`, unless a turn is running already."""
+        if self.in_turn:
+            return
+        if now_ns >= self.skew_due_ns:
+            self.skew_due_ns = now_ns + SKEW_EVERY_NS
+            self.read_wall_clock()
+        self.in_turn = True
+        try:
+            self.scheduler.turn(now_ns)
+            self.end(now_ns)
+        finally:
+            self.in_turn = False
+
+    def relieve(self, int64_t now_ns) -> None:
+        """Run a partial turn during a long read, to write output; do nothing within a turn."""
+        if self.in_turn:
+            return
+        self.in_turn = True
+        try:
+            self.scheduler.relieve(now_ns)
+            self.end(now_ns)
+        finally:
+            self.in_turn = False
+
+    cdef end(self, int64_t now_ns):
+        """Do the work at the end of a turn, free unused routes, and set a timer to free more routes."""
+        cdef Turn state = self.scheduler.state
+        cdef int64_t due_ns
+        if state.expired or state.faulted or state.reports:
+            self.end_turn()
+        self.routes.trim(now_ns)
+        if self.trim_timer is None:
+            due_ns = self.routes.next_trim_ns
+            if due_ns:
+                self.trim_timer = self.scheduler.timers.at(max(due_ns, now_ns + 1), self.trim_due)
+
+    def trim_due(self) -> None:
+        """Forget the timer, which has fired: `end` checks the routes in this turn."""
+        self.trim_timer = None
+
+    @property
+    def has_work(self) -> bool:
+        """Whether the last turn left work for the next one."""
+        return self.scheduler.is_busy()
 
 
 def _finish(item):

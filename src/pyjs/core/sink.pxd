@@ -17,6 +17,8 @@ cdef class Turn:
     cdef public bint crowded            # set when a receiver has much output queued; cleared when read
     cdef public Py_ssize_t unflushed    # sessions whose output the last turn had no time to write
     cdef public bint jammed             # set when much output waits for another server; cleared when read
+    # leaderships or replicas of this node have changed since the last report to other servers
+    cdef public bint reports
     cdef public bint news    # subscriptions have changed since the last report to other servers of the cluster
     cdef public int copies_left         # batches that mirrors and sources may still copy in this turn
     cdef public int64_t input_left  # units of work on input that sessions may still do in this turn, see core.session
@@ -38,6 +40,10 @@ cdef class Turn:
     cdef readonly list jobs             # core.job.Job: to run in a thread
     cdef readonly list finished         # (Job, Exception or None): finished jobs, for the next turn
     cdef readonly list unsynced         # Streams and LogSyncs with written bytes that are not durable
+
+    cpdef begin_input(self)
+    cpdef begin(self, int64_t now, int copies)
+    cdef bint is_idle(self) except -1
 
 cdef class Sink:
     # Accept one message: return 1, or 0 if this receiver does not accept it (closed, no echo, used up).

@@ -31,6 +31,7 @@ class Turn:
     skew: int
     crowded: bool
     input_left: int
+    reports: bool
     news: bool
     sessions: list[Sink]
     streams: list[Sink]

@@ -50,7 +50,7 @@ cdef class Turn:
         """Queue work of the server itself as a chore; `steps` is an iterator."""
         self.chores.append(Chore(steps, (None, steps)))
 
-    def begin_input(self) -> None:
+    cpdef begin_input(self):
         """Set the limit for the work on input, in this turn and in all reads until the next turn."""
         self.input_left = INPUT_WORK
 
@@ -98,11 +98,14 @@ cdef class Turn:
     @property
     def idle(self) -> bool:
         """Whether no list has work for a turn; work for threads (jobs, upkeep, syncs) does not count."""
+        return self.is_idle()
+
+    cdef bint is_idle(self) except -1:
         return not (self.sessions or self.streams or self.consumers or self.inboxes or self.consensus
                     or self.expired or self.held or self.requests or self.chores or self.finished
                     or self.faulted or self.inputs)
 
-    def begin(self, int64_t now, int copies) -> None:
+    cpdef begin(self, int64_t now, int copies):
         """Start a turn in which mirrors and sources may copy `copies` batches."""
         self.now = now
         self.pressure = False

@@ -13,6 +13,7 @@ cdef class Driver:
     cdef public list after_turn         # hooks, called after each turn
     cdef public list jobs_queued        # hooks, called after a turn that leaves Turn.jobs
     cdef public list upkeep_queued      # hooks, called after a turn that leaves Turn.upkeep
+    cdef list lists                     # (list, hook): the hook is called after a turn if the list is not empty
     cdef list once                      # hooks of `after_next_turn`
     cdef Turn state                     # of the node
     cdef public int64_t waked_ns        # time of the first `wake` since the last turn, ns
@@ -30,6 +31,9 @@ cdef class Driver:
     cdef uint64_t overruns              # turns longer than OVERRUN_NS
     cdef int64_t longest_ns             # the longest turn since the last `take_loop`
 
+    cpdef wake(self)
+    cpdef wake_for_input(self)
+    cpdef wake_if_needed(self)
     cpdef turn_now(self)
     cdef call_hooks(self)
     cdef turn(self)

@@ -40,17 +40,17 @@ cdef class Driver:
         self.clock, self.deadlines = node.clock, node.timers
         self.endings = Endings(node.clock, node.log, self.wake)
         self.state = node.turn_state
-        self.after_turn, self.jobs_queued, self.upkeep_queued, self.once = [], [], [], []
+        self.after_turn, self.jobs_queued, self.upkeep_queued, self.lists, self.once = [], [], [], [], []
         self.buffer = bytearray(BUFFER_SIZE)
 
-    def wake(self) -> None:
+    cpdef wake(self):
         """Schedule a turn for the end of this iteration of the loop, unless one is scheduled already."""
         if not self.waked:
             self.waked = True
             self.waked_ns = monotonic_ns()
             self.loop.call_soon(self.run_turn)
 
-    def wake_for_input(self) -> None:
+    cpdef wake_for_input(self):
         """Run a turn for a read: now if this iteration probably has no other read, otherwise at its end."""
         if self.waked:
             if self.has_read:
@@ -69,9 +69,9 @@ cdef class Driver:
         except Exception as error:              # the connection that was read did not cause this
             self.loop.call_exception_handler({"message": "Exception in a turn", "exception": error})
 
-    def wake_if_needed(self) -> None:
+    cpdef wake_if_needed(self):
         """Only update the timer if the node is idle; otherwise request a turn as `wake_for_input` does."""
-        if self.waked or not self.node.turn_state.idle:
+        if self.waked or not self.state.is_idle():
             self.wake_for_input()
         else:
             self.arm()
@@ -89,6 +89,10 @@ cdef class Driver:
     def after_next_turn(self, hook) -> None:
         """Call `hook` once, after the next turn."""
         self.once.append(hook)
+
+    def after_turn_with(self, items, hook) -> None:
+        """Call `hook` after each turn after which `items` is not empty."""
+        self.lists.append((items, hook))
 
     cpdef turn_now(self):
         """Run a turn and its hooks at once, and count the time that they take."""
@@ -110,6 +114,9 @@ cdef class Driver:
                 hook()
         for hook in self.after_turn:
             hook()
+        for items, hook in self.lists:
+            if items:
+                hook()
         if self.state.upkeep:
             for hook in self.upkeep_queued:
                 hook()

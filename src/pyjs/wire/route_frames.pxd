@@ -13,7 +13,7 @@ cdef enum FrameKind:
     FRAME_SENDER = 9            # JSON: the client that sent the next message; only between workers
     FRAME_CLIENTS = 10          # the number of clients that an account has at the sender, 4 bytes
     FRAME_AFTER = 11            # on a bulk connection: number of frames of the route that precede the next frame
-    FRAME_CONSENSUS = 12  # a batch for the replicated groups (consensus/batch.py); only on a separate connection
+    FRAME_CONSENSUS = 12  # a batch for the replicated groups (consensus/batch.pyx); only on a separate connection
     FRAME_REQUEST = 13  # an API request that the receiver answers (jetstream/spread/notes.py); only between workers
 
 cdef enum FrameFlag:

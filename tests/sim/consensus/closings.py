@@ -59,7 +59,7 @@ class Closings:
         member = consensus._members[group]
         if how < 0.2 and world.may_lose(node):
             node.store.is_damaged = True
-            consensus._lose_damaged(member, Flaw("damage"))
+            consensus.lose_damaged(member, Flaw("damage"))
         elif how < 0.4:
             del consensus._faults._panics[
                 group

@@ -10,8 +10,8 @@ from tests.sim.consensus.node import SimNode
 from tests.sim.consensus.world import World
 
 from pyjs.consensus.consensus import Consensus
-from pyjs.consensus.durability import Due, Durability
 from pyjs.consensus.engine import Conf, Point, Write
+from pyjs.consensus.log.durability import Due, Durability
 from pyjs.consensus.log.node_log import NodeLog
 from pyjs.consensus.log.records import Members
 from pyjs.consensus.member import Member
@@ -22,9 +22,9 @@ from pyjs.store.format.lost_sync import forget_lost_sync
 class HastyDurability(Durability):
     """Reports writes as durable before they are."""
 
-    def add(self, due: Due, *, needs_sync: bool) -> None:
-        super().add(due, needs_sync=False)
-        self._wanted = self._written  # the writes are still synced later
+    def add(self, due: Due, needs_sync: bool) -> None:
+        super().add(due, False)
+        self.wanted = self.written  # the writes are still synced later
 
 
 class HastyConsensus(Consensus):
@@ -97,14 +97,14 @@ class TrustfulMember(Member):
     def drop_proposals(self) -> None:
         """Do nothing."""
 
-    def _drop_impatient(self) -> None:
+    def drop_impatient(self) -> None:
         """Do nothing."""
 
-    def _enter_term(self, term: int) -> None:
-        self._applied_term = term
+    def enter_term(self, term: int) -> None:
+        self.applied_term = term
 
     def proposal_of(self, index: int, term: int) -> object:
-        return self._pending.pop(index, (0, None))[1]
+        return self.pending.pop(index, (0, None))[1]
 
 
 class BoldConsensus(Consensus):

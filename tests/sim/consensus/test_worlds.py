@@ -14,8 +14,8 @@ PARTS = 4
 # the first seed that detects each flaw; if the simulation changes: python -m tests.sim.consensus --mutant NAME
 FLAW_SEEDS = {
     "tells before durable": 11,
-    "forgets its vote": 156,
-    "forgets a failed sync": 70,
+    "forgets its vote": 210,
+    "forgets a failed sync": 241,
     "applies past a snapshot": 0,
     "cuts the log without the state": 0,
     "reads without asking": 62,

@@ -75,7 +75,7 @@ class Replicated:
         host = self.hosts[name] = Consensus(
             server.node, number_of(name), MemoryLog(), replication, Tuning(sync_interval_ns=NS_PER_S)
         )
-        replication.begin(host)
+        replication.begin(host, frames=host)
         self._run_jobs(server)
         machine = self.machines[name] = Machine()
         if group:
@@ -108,7 +108,7 @@ class Replicated:
         self.servers[name].wake()
 
     def connections(self, name: str) -> dict[int, Route]:
-        return self.replications[name]._connections
+        return self.replications[name].connections
 
 
 @pytest.fixture

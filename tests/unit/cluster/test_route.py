@@ -12,6 +12,8 @@ from pyjs.cluster.route import Route
 from pyjs.core.link import Peer
 from pyjs.testing import MemoryLink
 
+BATCH_FRAME = 12  # FRAME_CONSENSUS of wire/route_frames.pxd
+
 
 @pytest.fixture
 def server() -> SimServer:
@@ -70,6 +72,35 @@ def test_a_long_ping_is_not_echoed_whole(server: SimServer) -> None:
     route.receive_data(frame(4, b"p" * 60_000))
     server.wake()
     assert link.data.count(b"p") == 64
+
+
+class NotedLink(MemoryLink):
+    """Records the pieces of each write."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.writes: list[list[bytes]] = []
+
+    def write(self, data: bytes) -> None:
+        self.writes.append([data])
+
+    def write_all(self, pieces: list[bytes]) -> None:
+        self.writes.append(pieces)
+
+
+def test_a_small_batch_is_one_piece_and_a_large_one_is_not_copied(server: SimServer) -> None:
+    link, large = NotedLink(), b"b" * 5000
+    route = server.cluster.open_route(Peer("10.9.9.9", 1), link)
+    route.receive_data(b"CONNECT " + json.dumps(HELLO).encode() + b"\r\n")
+    server.wake()
+    link.writes.clear()
+
+    route.send_batch([b"head", b"a" * 100])
+    route.send_batch([b"head", large])
+
+    (small,), (header, head, payload) = link.writes
+    assert small == frame(BATCH_FRAME, b"head" + b"a" * 100)
+    assert (header + head, payload is large) == (frame(BATCH_FRAME, b"head" + large)[: len(header) + 4], True)
 
 
 def test_the_sender_of_a_message_that_fails_is_not_that_of_the_next_one(

@@ -85,7 +85,7 @@ def test_a_turn_makes_one_step(hosts: Hosts) -> None:
     hosts.until(lambda: steps(leader))
     before = steps(leader)
 
-    leader.consensus.turn()
+    leader.consensus._round.turn()
 
     assert steps(leader) == before + 1
 

@@ -33,12 +33,12 @@ def test_a_node_that_does_not_lead_takes_no_proposal(hosts: Hosts) -> None:
     assert not hosts.leader().consensus.propose(99, b"x")
 
 
-def test_a_payload_larger_than_a_batch_is_refused(hosts: Hosts, monkeypatch: pytest.MonkeyPatch) -> None:
-    leader = hosts.leader()
-    monkeypatch.setattr(batch, "PAYLOAD_MAX", 100)
+def test_a_payload_larger_than_a_batch_is_refused() -> None:
+    leader = Hosts(1).leader()
+    most = bytes(batch.PAYLOAD_MAX)
 
-    assert not leader.publish(GROUP, bytes(101))
-    assert leader.publish(GROUP, bytes(100))
+    assert not leader.consensus.propose(GROUP, most + b"x")
+    assert leader.consensus.propose(GROUP, most)
 
 
 def test_a_leader_that_is_cut_off_reports_its_proposals_as_dropped(hosts: Hosts) -> None:
@@ -166,21 +166,17 @@ def test_many_committed_entries_are_applied_over_several_turns_in_fair_order() -
 
 
 def test_a_turn_applies_no_more_than_its_share_of_bytes() -> None:
-    hosts = Hosts(1)
+    hosts = Hosts(1, tuning=Tuning(sync_interval_ns=10**12))
     leader = hosts.leader()
-    turns: list[int] = []
-    step = leader.consensus._apply_some
-
-    def counted() -> None:
-        before = leader.machines[GROUP].state.count
-        step()
-        turns.append(leader.machines[GROUP].state.count - before)
-
-    leader.consensus._apply_some = counted  # type: ignore[method-assign]
+    turns = [0]
     for number in range(20):
         leader.publish(GROUP, b"%d" % number + bytes(100_000))
-    hosts.until(lambda: leader.machines[GROUP].state.count == 20)
+    while (waiting := leader.host.turn_state.take("consensus")) and sum(turns) < 20:
+        for each in waiting:
+            each.turn()  # type: ignore[attr-defined]
+        turns.append(leader.machines[GROUP].state.count - sum(turns))
 
+    assert sum(turns) == 20
     assert max(turns) == 3
 
 
@@ -356,5 +352,62 @@ def test_a_stopped_consensus_does_nothing_more(hosts: Hosts) -> None:
     assert leader.stopped == "Server Shutdown"
     assert not leader.publish(GROUP, b"x")
     leader.consensus.receive(2, b"anything")
-    leader.consensus.turn()
+    leader.consensus._round.turn()
     assert not leader.leads(GROUP)
+
+
+def lengths_of_queue(hosts: Hosts, size: int) -> set[int]:
+    """Return how many committed entries a follower had in its queue after each step, while it applied one more."""
+    for node in hosts.nodes.values():
+        node.consensus.set_prompt(GROUP, False)
+    hosts.publish(1)
+    leader, follower = hosts.leader(), hosts.followers()[0]
+    before = follower.machines[GROUP].state.count
+    found: set[int] = set()
+
+    def is_applied() -> bool:
+        found.add(len(follower.consensus._members[GROUP].queue))
+        return follower.machines[GROUP].state.count > before
+
+    assert leader.publish(GROUP, bytes(size))
+    hosts.until(is_applied)
+    return found
+
+
+def test_a_follower_applies_a_small_entry_that_nothing_waits_for_at_the_next_tick(hosts: Hosts) -> None:
+    assert lengths_of_queue(hosts, 100) == {0, 1}
+
+
+def test_a_follower_applies_a_large_entry_at_once(hosts: Hosts) -> None:
+    assert lengths_of_queue(hosts, 5000) == {0}
+
+
+def test_a_follower_applies_many_small_entries_at_once(hosts: Hosts) -> None:
+    for node in hosts.nodes.values():
+        node.consensus.set_prompt(GROUP, False)
+    hosts.publish(1)
+    leader, follower = hosts.leader(), hosts.followers()[0]
+    for number in range(20):
+        assert leader.publish(GROUP, b"%d" % number)
+    queued: list[int] = []
+    hosts.until(
+        lambda: (
+            queued.append(len(follower.consensus._members[GROUP].queue))
+            or follower.machines[GROUP].state.count == 21
+        )
+    )
+    assert max(queued) < 16
+
+
+def test_a_read_of_a_follower_does_not_wait_for_the_next_tick(hosts: Hosts) -> None:
+    for node in hosts.nodes.values():
+        node.consensus.set_prompt(GROUP, False)
+    hosts.publish(1)
+    leader, follower = hosts.leader(), hosts.followers()[0]
+    counts: list[int] = []
+    assert leader.publish(GROUP, b"x")
+    hosts.until(lambda: leader.machines[GROUP].state.count == 2)
+    machine = follower.machines[GROUP]
+    assert follower.consensus.read_index(GROUP, lambda: counts.append(machine.state.count))
+    hosts.until(lambda: counts)
+    assert counts == [2]

@@ -12,15 +12,15 @@ import pytest
 import xxhash
 from tests.sim.consensus.log import Store
 from tests.sim.consensus.node import SimMachine, SimNode
-from tests.support.consensus import GROUP, Hosts, MemoryNode
+from tests.support.consensus import GROUP, Hosts, MemoryNode, payloads
 
 from pyjs.base.errors import CorruptRecord, NotNow
 from pyjs.consensus import batch, outbox
 from pyjs.consensus.batch import BadBatch
 from pyjs.consensus.consensus import Tuning
-from pyjs.consensus.durability import Due, Waits
 from pyjs.consensus.engine import Change, Conf, Write, peer_id
-from pyjs.consensus.payloads import Gone
+from pyjs.consensus.log.durability import Due, Waits
+from pyjs.consensus.payloads import Gone, Key, Payloads
 from pyjs.consensus.status import Condition
 
 
@@ -208,7 +208,7 @@ def test_a_damaged_log_closes_its_group_and_acknowledges_nothing_of_it() -> None
     hosts.publish(3, 6)
 
 
-def test_an_entry_that_is_damaged_closes_its_group(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_entry_that_is_damaged_closes_its_group() -> None:
     hosts = Hosts(node_class=Forgiving)
     hosts.publish(3)
     bad = hosts.followers()[0]
@@ -216,7 +216,7 @@ def test_an_entry_that_is_damaged_closes_its_group(monkeypatch: pytest.MonkeyPat
     def get(key: object) -> bytes:
         raise CorruptRecord("/consensus/1", 4096, "the payload of index 7 is damaged")
 
-    monkeypatch.setattr(bad.consensus._payloads, "get", get)
+    payloads(bad).replaced = get
     hosts.leader().publish(GROUP, b"x")
     hosts.until(lambda: bad.seen)  # type: ignore[attr-defined]
 
@@ -340,7 +340,7 @@ def test_a_damaged_entry_that_another_node_needs_closes_its_group(monkeypatch: p
     away.end(power=False)
     bad.publish(5, b"x")
     hosts.until(lambda: bad.machines[5].state.count == 4)
-    bad.consensus._payloads._recent.clear()
+    bad.consensus._payloads.recent.clear()
     monkeypatch.setattr(bad.log, "payload", damaged)
     hosts.start(away.number)
 
@@ -386,28 +386,26 @@ def test_a_peer_that_does_not_read_gets_its_entries_later(hosts: Hosts) -> None:
     hosts.until(lambda: deaf.machines[GROUP].state.count == 21)
 
 
-def test_an_entry_that_cannot_be_read_now_is_applied_later(
-    hosts: Hosts, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_entry_that_cannot_be_read_now_is_applied_later(hosts: Hosts) -> None:
     hosts.publish(1)
     follower = hosts.followers()[0]
     refusals = 3
 
-    def get(key: object) -> bytes:
+    def get(key: Key) -> bytes:
         nonlocal refusals
         if refusals:
             refusals -= 1
             raise NotNow("too many open files")
-        return type(follower.consensus._payloads).get(follower.consensus._payloads, key)  # type: ignore[arg-type]
+        return Payloads.get(payloads(follower), key)
 
-    monkeypatch.setattr(follower.consensus._payloads, "get", get)
+    payloads(follower).replaced = get
     hosts.publish(5)
 
     assert refusals == 0
     assert follower.machines[GROUP].state.count == 6
 
 
-def behind_and_staged(hosts: Hosts, monkeypatch: pytest.MonkeyPatch) -> SimNode:
+def behind_and_staged(hosts: Hosts) -> SimNode:
     """Return a follower with a staged snapshot, whose sync never ends, and with committed entries from before it."""
     hosts.publish(1)
     leader, follower = hosts.leader(), hosts.followers()[0]
@@ -415,24 +413,24 @@ def behind_and_staged(hosts: Hosts, monkeypatch: pytest.MonkeyPatch) -> SimNode:
     def get(key: object) -> bytes:
         raise NotNow("too many open files")
 
-    with monkeypatch.context() as patch:
-        patch.setattr(follower.consensus._payloads, "get", get)
-        leader.publish(GROUP, b"queued")
-        hosts.until(lambda: follower.consensus._members[GROUP].queue)
-        leader.deaf = {follower.number}
-        for number in range(200):
-            leader.publish(GROUP, b"%d" % number)
-        hosts.until(lambda: leader.log.groups[GROUP].start > 50)
-        leader.deaf = set()
-        follower._finish_jobs = lambda: None  # type: ignore[method-assign]
-        hosts.until(lambda: follower.log.groups[GROUP].start > 50)
-    follower.consensus._payloads._recent.clear()
+    payloads(follower).replaced = get
+    leader.publish(GROUP, b"queued")
+    hosts.until(lambda: follower.consensus._members[GROUP].queue)
+    leader.deaf = {follower.number}
+    for number in range(200):
+        leader.publish(GROUP, b"%d" % number)
+    hosts.until(lambda: leader.log.groups[GROUP].start > 50)
+    leader.deaf = set()
+    follower._finish_jobs = lambda: None  # type: ignore[method-assign]
+    hosts.until(lambda: follower.log.groups[GROUP].start > 50)
+    payloads(follower).replaced = None
+    follower.consensus._payloads.recent.clear()
     return follower
 
 
-def test_entries_from_before_a_staged_snapshot_are_not_applied(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_entries_from_before_a_staged_snapshot_are_not_applied() -> None:
     hosts = Hosts(tuning=Tuning(log_size_max=2000))
-    follower = behind_and_staged(hosts, monkeypatch)
+    follower = behind_and_staged(hosts)
 
     hosts.step(5)
     assert not follower.consensus.status(GROUP).is_stopped
@@ -445,7 +443,7 @@ def test_a_staged_snapshot_of_a_group_that_was_opened_again_is_not_installed_twi
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     hosts = Hosts(tuning=Tuning(log_size_max=2000))
-    follower = behind_and_staged(hosts, monkeypatch)
+    follower = behind_and_staged(hosts)
     consensus, before = follower.consensus, follower.machines[GROUP]
     consensus.close(GROUP)
     follower.machines[GROUP] = after = SimMachine(follower, GROUP)
@@ -466,11 +464,9 @@ def test_a_staged_snapshot_of_a_group_that_was_opened_again_is_not_installed_twi
     assert len(installs) == 1
 
 
-def test_a_newer_snapshot_on_its_way_is_not_taken_for_the_one_that_is_durable(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_newer_snapshot_on_its_way_is_not_taken_for_the_one_that_is_durable() -> None:
     hosts = Hosts(tuning=Tuning(log_size_max=2000))
-    follower = behind_and_staged(hosts, monkeypatch)
+    follower = behind_and_staged(hosts)
     snapshots, machine = follower.consensus._snapshots, follower.machines[GROUP]
     index = follower.log.groups[GROUP].start
     point = cast("Any", SimpleNamespace(index=index + 9))
@@ -483,7 +479,7 @@ def test_a_newer_snapshot_on_its_way_is_not_taken_for_the_one_that_is_durable(
     assert machine.state.count == 1
 
 
-def test_an_entry_that_the_log_has_not_closes_its_group(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_entry_that_the_log_has_not_closes_its_group() -> None:
     hosts = Hosts(node_class=Forgiving)
     hosts.publish(1)
     bad = hosts.followers()[0]
@@ -491,7 +487,7 @@ def test_an_entry_that_the_log_has_not_closes_its_group(monkeypatch: pytest.Monk
     def get(key: object) -> bytes:
         raise Gone("the log of group 5 has no entry 3 of term 1")
 
-    monkeypatch.setattr(bad.consensus._payloads, "get", get)
+    payloads(bad).replaced = get
     hosts.leader().publish(GROUP, b"x")
     hosts.until(lambda: bad.consensus._members == {})
 

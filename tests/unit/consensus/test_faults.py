@@ -249,7 +249,7 @@ def test_a_replica_that_a_fault_has_closed_can_be_removed() -> None:
 
 def damage(node: Failing) -> None:
     """Let a node close its group, as when it finds its log damaged."""
-    node.consensus._lose_damaged(node.consensus._members[GROUP], Refusal("damaged"))
+    node.consensus.lose_damaged(node.consensus._members[GROUP], Refusal("damaged"))
 
 
 def panic(node: Failing) -> None:

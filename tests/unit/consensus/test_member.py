@@ -190,7 +190,7 @@ def test_a_stopped_group_collects_no_reads() -> None:
     bench.member.wants_read(1, lambda: bench.machine.calls.append("read"))
     bench.member.wants_read(0, lambda: bench.machine.calls.append("read"))
 
-    assert bench.member._reads == []
+    assert bench.member.reads == []
     assert bench.apply() == []
 
 

@@ -55,8 +55,21 @@ def test_two_leaders_give_one_index_two_payloads() -> None:
 
 
 def test_memory_is_bounded_and_the_oldest_are_read_back() -> None:
-    payloads = payloads_of(FakeLog(), memory_max=2 * (COST + 10))
-    for index in (2, 3, 4):
+    payloads = payloads_of(FakeLog(), memory_max=16 * (COST + 10))
+    for index in range(2, 19):
+        payloads.stage((5, index, 1), b"x" * 10)
+        payloads.take((5, index, 1))
+
+    # An eighth of the memory is free again.
+    assert [payloads.get((5, index, 1)) for index in (2, 3, 4)] == [
+        b"5/%d from the log" % n for n in (2, 3, 4)
+    ]
+    assert all(payloads.get((5, index, 1)) == b"x" * 10 for index in range(5, 19))
+
+
+def test_the_newest_payload_stays_even_if_it_is_larger_than_the_memory() -> None:
+    payloads = payloads_of(FakeLog(), memory_max=1)
+    for index in (2, 3):
         payloads.stage((5, index, 1), b"x" * 10)
         payloads.take((5, index, 1))
 

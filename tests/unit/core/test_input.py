@@ -380,7 +380,7 @@ def test_a_receiver_that_takes_nothing_does_not_cost_a_partial_turn_for_each_mes
     receiver.send(b"SUB slow 1\r\n")
     receiver.session.output_paused()
     publisher.send(b"PUB slow 600000\r\n%600000d\r\n" % 7)
-    scheduler = node.node._scheduler
+    scheduler = node.node.scheduler
     before = scheduler.turns
 
     publisher.session.receive_data(b"PUB slow 4\r\n0000\r\n" * 1000)

@@ -12,8 +12,9 @@ from pyjs.base.timers import Timers
 from pyjs.core.faults import Faults
 from pyjs.core.job import Job
 from pyjs.core.lane import Share
-from pyjs.core.scheduler import Scheduler, Shares
+from pyjs.core.scheduler import Scheduler, Shares, Turns
 from pyjs.core.sink import Request, Turn
+from pyjs.subjects.routes import RouteCache
 
 if TYPE_CHECKING:
     from pyjs.core.chore import Step
@@ -310,3 +311,37 @@ def test_a_turn_whose_every_kind_of_work_is_too_much_takes_less_than_ten_millise
     assert sum(share.ns for share in shares) < 10_000_000
     # A quiet client waits twice for both, and for publishes of other clients: 5 ms in all.
     assert shares.requests.ns + shares.chores.ns <= 1_000_000
+
+
+class Owner(Turns):
+    """A node that records the calls for the rare work around its turns."""
+
+    def __init__(self, fixture: TurnFixture) -> None:
+        self.begin_turns(fixture.scheduler, RouteCache())
+        self.state = fixture.state
+        self.calls: list[str] = []
+
+    def read_wall_clock(self) -> None:
+        self.calls.append("clock")
+
+    def end_turn(self) -> None:
+        self.calls.append("end")
+        self.state.take("expired")
+        self.state.reports = False
+        self.turn(0)  # a turn in a turn does nothing
+
+
+def test_a_turn_calls_the_node_only_for_what_it_leaves() -> None:
+    fixture = TurnFixture()
+    owner = Owner(fixture)
+
+    owner.turn(0)
+    owner.turn(9_999_999)
+    fixture.state.reports = True
+    owner.turn(9_999_999)
+    fixture.state.expired.append(fixture.worker("c"))
+    owner.relieve(9_999_999)
+    owner.turn(10_000_000)
+
+    assert owner.calls == ["clock", "end", "end", "clock"]
+    assert fixture.scheduler.turns == 5

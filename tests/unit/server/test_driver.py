@@ -161,6 +161,24 @@ async def test_after_the_turn_others_have_their_say() -> None:
     assert turns == [1]
 
 
+async def test_a_hook_with_a_list_is_called_only_after_turns_that_leave_items_in_it() -> None:
+    _, driver = made()
+    due, taken = [], []
+
+    def take() -> None:
+        taken.append(due.copy())
+        due.clear()
+
+    driver.after_turn_with(due, take)
+
+    driver.turn_now()
+    due.append("dial")
+    driver.turn_now()
+    driver.turn_now()
+
+    assert taken == [["dial"]]
+
+
 async def test_threads_are_given_work_only_after_turns_that_leave_some() -> None:
     node, driver = made()
     jobs, upkeep, state = [], [], node.turn_state

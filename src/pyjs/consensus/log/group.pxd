@@ -30,6 +30,7 @@ cdef class StoredGroup:
     cdef inline int64_t last_index(self) noexcept nogil:
         return <int64_t> (self.first + self.count) - 1      # -1: damaged, and no entry is left
 
+    cpdef bint follow_hard(self, uint64_t term, uint64_t vote, uint64_t commit) except -1
     cdef int add(self, uint64_t index, uint64_t term, uint64_t place, uint64_t size) except -1
     cdef int heal(self) except -1
     cdef void clear(self, uint64_t first) noexcept

@@ -60,7 +60,7 @@ cdef class StoredGroup:
         cdef uint64_t oldest = min(self.base_place, self.places[0].at) if self.count else self.base_place
         return oldest >> SHIFT
 
-    def follow_hard(self, uint64_t term, uint64_t vote, uint64_t commit) -> bool:
+    cpdef bint follow_hard(self, uint64_t term, uint64_t vote, uint64_t commit) except -1:
         """Set the term, the vote and the commit index; return whether term and vote are unchanged."""
         cdef bint is_same = term == self.term and vote == self.vote
         assert term >= self.term

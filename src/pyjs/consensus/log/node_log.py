@@ -52,7 +52,7 @@ from pyjs.consensus.log.records import (
 )
 from pyjs.consensus.log.replay import Replay
 from pyjs.consensus.log.shelf import Shelf
-from pyjs.consensus.log.staging import Staging
+from pyjs.consensus.log.staging import Staged, Staging
 from pyjs.store.format.layout import make_directory, set_aside
 from pyjs.store.format.lost_sync import forget_lost_sync, note_lost_sync
 
@@ -295,26 +295,13 @@ class NodeLog:
             CorruptRecord: the group is damaged.
             StoreFailed: the log accepts no more writes.
         """
-        group = self._intact(write.group)
-        end, entries, hard = self._end, write.entries, write.hard
-        if hard is not None:
-            has_same_vote = group.follow_hard(*hard)
-            if has_same_vote and not entries:
-                assert group.commit <= group.last
-                self._late_commits.add(group.number)
-                return False
-        elif not entries:
-            return False
-        if entries:
-            first = write.first
-            assert group.start < first <= group.last + 1
-            end.reserve_entries(entries, payloads)
-            end.stage_entries(group, first, entries, payloads)
-        else:
-            end.reserve(RECORD_SIZE_MIN)
-            end.stage(group, WRITE, 0, group.last)
-        assert group.commit <= group.last
-        return True
+        group = self.groups[write.group]
+        if self.error is not None or group.damage:
+            self._intact(write.group)  # raises the error
+        staged = self._end.stage_changes(group, write.hard, write.first, write.entries, payloads)
+        if staged is Staged.COMMIT:
+            self._late_commits.add(group.number)
+        return staged is Staged.RECORD
 
     def stage_commits(self) -> bool:
         """Stage the commit indexes that are not in a record yet; return whether there are any.

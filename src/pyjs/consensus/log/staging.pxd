@@ -36,6 +36,8 @@ cdef class Staging:
     cdef newest(self)
     cdef stage_all(self)
     cdef add_census(self, bytes body, int flags=?)
+    cdef int reserve_entries(self, entries, payloads) except -1
+    cpdef stage_entries(self, StoredGroup group, uint64_t index, entries, payloads)
     cdef int add(self, StoredGroup group, int kind, int flags, uint64_t index, bytes body, bytes payload,
                  uint64_t entry_term, int entry_kind) except -1
     cdef int put(self, Head* head, bytes body, bytes payload) except -1

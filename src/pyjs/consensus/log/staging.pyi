@@ -1,8 +1,14 @@
 from collections.abc import Sequence
+from enum import Enum
 
 from pyjs.consensus.log.files import LogFile, Seal
 from pyjs.consensus.log.group import StoredGroup
 from pyjs.consensus.log.shelf import Shelf
+
+class Staged(Enum):
+    RECORD = "record"
+    COMMIT = "commit"
+    NOTHING = "nothing"
 
 class Staging:
     boot: int
@@ -35,9 +41,14 @@ class Staging:
         entry_term: int = 0,
         entry_kind: int = 0,
     ) -> None: ...
-    def reserve_entries(
-        self, entries: Sequence[tuple[int, int, bytes]], payloads: Sequence[bytes]
-    ) -> None: ...
+    def stage_changes(
+        self,
+        group: StoredGroup,
+        hard: tuple[int, int, int] | None,
+        first: int,
+        entries: Sequence[tuple[int, int, bytes]],
+        payloads: Sequence[bytes],
+    ) -> Staged: ...
     def stage_entries(
         self,
         group: StoredGroup,

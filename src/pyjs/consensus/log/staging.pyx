@@ -7,8 +7,10 @@ records since the previous census.
 Compiled because each replicated entry is staged on three servers (benchmarks/: r3-sync-1).
 """
 from cpython.bytes cimport PyBytes_FromStringAndSize
-from libc.stdint cimport uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memset
+
+from enum import Enum
 
 from pyjs.consensus.log.files import FIRST_AT, GUARD_SIZE, TAIL_SIZE, Header, LogFile, Seal, file_id, log_name
 from pyjs.consensus.log.records import (
@@ -28,6 +30,17 @@ cdef uint64_t NO_PAYLOAD = hash_of(b"")
 cdef int KIND_WRITE = WRITE, KIND_CENSUS = CENSUS, FLAG_ENTRY = ENTRY, FLAG_MORE = MORE
 
 assert sizeof(Head) == HEAD.size
+
+
+class Staged(Enum):
+    """What was staged: a record, nothing, or nothing although there is a new commit index."""
+
+    RECORD = "record"
+    COMMIT = "commit"
+    NOTHING = "nothing"
+
+
+STAGED, COMMIT, NOTHING = Staged.RECORD, Staged.COMMIT, Staged.NOTHING
 
 
 cdef class Staging:
@@ -133,7 +146,29 @@ cdef class Staging:
         """Stage a record; `reserve` must have made room for it."""
         self.add(group, kind, flags, index, body, payload, entry_term, entry_kind)
 
-    def reserve_entries(self, entries, payloads) -> None:
+    def stage_changes(self, StoredGroup group not None, hard, uint64_t first, entries, payloads) -> Staged:
+        """Stage a hard state (None: unchanged), and entries from `first` on, each with its payload, as one change.
+
+        A new commit index alone is not staged.
+        """
+        cdef uint64_t term, vote, commit
+        cdef bint has_same_vote = True
+        if hard is not None:
+            term, vote, commit = hard
+            has_same_vote = group.follow_hard(term, vote, commit)
+        if entries:
+            assert group.start < first and <int64_t> first <= group.last_index() + 1
+            self.reserve_entries(entries, payloads)
+            self.stage_entries(group, first, entries, payloads)
+        elif not has_same_vote:
+            self.reserve(RECORD_SIZE_MIN)
+            self.add(group, KIND_WRITE, 0, group.last_index(), b"", b"", 0, 0)
+        assert <int64_t> group.commit <= group.last_index()
+        if entries or not has_same_vote:
+            return STAGED
+        return NOTHING if hard is None else COMMIT
+
+    cdef int reserve_entries(self, entries, payloads) except -1:
         """Make room for entries, each with its payload."""
         cdef uint64_t size = 0
         cdef bytes body, payload
@@ -142,13 +177,12 @@ cdef class Staging:
         for payload in payloads:
             size += <uint64_t> len(payload)
         self.reserve(size)
+        return 0
 
-    def stage_entries(self, StoredGroup group not None, uint64_t index, entries, payloads) -> None:
-        """Stage entries from `index` on, each with its payload, as one change.
-
-        `reserve_entries` must have made room for them.
-        """
+    cpdef stage_entries(self, StoredGroup group, uint64_t index, entries, payloads):
+        """Stage entries from `index` on, each with its payload, as one change; there must be room for them."""
         cdef uint64_t at, term
+        cdef int kind
         cdef Py_ssize_t left = len(entries)
         cdef bytes body, payload
         assert len(payloads) == left

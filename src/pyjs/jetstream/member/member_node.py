@@ -76,8 +76,11 @@ class Carrier(Peers, Interests, Protocol):
     def send_note(self, node: int, note: bytes) -> None:
         """Send a note, or drop it if there is no connection."""
 
-    def begin(self, consensus: MemberNode, notes: MemberNode) -> None:
-        """Register the receivers of batches and of notes; this must be called before the first connection."""
+    def begin(self, consensus: MemberNode, notes: MemberNode, frames: Consensus | None) -> None:
+        """Register the receivers of batches and notes; this must be called before the first connection.
+
+        `frames` gets the batches with frames of the engine.
+        """
 
     def own_routes(self) -> int:
         """Return the number of configured routes that lead to this server itself."""
@@ -218,7 +221,7 @@ class MemberNode:
         assert self.group is not None
         assert self._log is not None
         is_known = self.group.open_stored(self._log, self._host.rng)
-        self._carrier.begin(self, self)
+        self._carrier.begin(self, self, self.consensus)
         self._carrier.hold_messages(self._is_awaited)
         group = self.group
         steady = [

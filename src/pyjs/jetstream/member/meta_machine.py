@@ -73,6 +73,7 @@ class MetaMachine:
         if role == Role.LEADER and not self.leads:
             self.leads_since_ns = self._turn.now
         self.leads = role == Role.LEADER
+        self._turn.reports = True
         if self.leader and not leader:
             self._lost_ns = self._turn.now
         if leader != self.leader:

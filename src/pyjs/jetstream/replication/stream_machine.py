@@ -38,6 +38,7 @@ from pyjs.jetstream.replication.copying import Answer
 from pyjs.jetstream.replication.healing import Damage, heal_steps, is_damaged, note_gaps
 from pyjs.jetstream.replication.settling import Settling
 from pyjs.jetstream.stream.replicated import operations
+from pyjs.jetstream.stream.replicated.machine import EntryMachine
 from pyjs.jetstream.stream.replicated.proposal import Outcome, Proposal
 from pyjs.jetstream.stream.replicated.replica import Replica
 from pyjs.store.file.store import FileStore
@@ -104,14 +105,13 @@ class Owner(Protocol):
         """Return the name of a server."""
 
 
-class StreamMachine:
+class StreamMachine(EntryMachine):
     """The state machine of one replicated stream on this node."""
 
     def __init__(self, js: JetStream, consensus: Consensus, assignment: Assignment, owner: Owner) -> None:
         self.js = js
         self.assignment = assignment
         self.stream: Stream
-        self.replica: Replica
         self.leads = False
         self.is_elected = False  # the group has elected this replica, even if it cannot lead
         self.waits = ""  # the reason why a change of the members waits
@@ -119,10 +119,9 @@ class StreamMachine:
         self.is_adopting = (
             False  # the consumers of a stream that had one replica are being proposed to the group
         )
-        self.catch_up: CatchUp | None = None  # None: the replica is not behind
         self.leader = 0  # number of the leading node; 0: unknown
         self.leader_since_ns = 0  # on the wall clock
-        self._consensus = consensus
+        self.consensus = consensus
         self._owner = owner
         turn, timers = js.account.turn, js.shared.timers
         self.poll, self.leaving, self.whole = (Answer(turn, timers, asker) for asker in (1, 2, 0))
@@ -252,13 +251,14 @@ class StreamMachine:
 
     # -- Machine -----------------------------------------------------------------------------------------------
 
-    def apply(self, index: int, term: int, time_ns: int, payload: bytes, proposal: object | None) -> None:
-        """Apply a committed entry, or hold it while this replica copies.
+    def apply_other(
+        self, index: int, term: int, time_ns: int, payload: bytes, proposal: Proposal | None
+    ) -> None:
+        """Apply or hold a committed entry that `EntryMachine.apply` does not simply pass to the replica.
 
         Raises:
             PyjsError: the replica has stopped, or the entry has an unknown format.
         """
-        assert proposal is None or isinstance(proposal, Proposal)
         if payload and payload[0] in (_AFRESH, _BASE, agreement.KIND):
             self._take_note(index, term, time_ns, payload)
             return
@@ -312,12 +312,13 @@ class StreamMachine:
         self.leads = True
         self.replica.lead()
         if self.replica.index == 0 and self.stream.store.last_seq:
-            self._consensus.propose(self.group, _NOTE.pack(_BASE, self.stream.store.last_seq))
+            self.consensus.propose(self.group, _NOTE.pack(_BASE, self.stream.store.last_seq))
         self._settle_config()
         self.stream.turn.go_on(self._adopt_steps())
         self.stream.turn.go_on(self._listen_steps())
         streams.copy_origins(self.js, self.stream, on=True)
         self._owner.led.append(self.stream)
+        self.stream.turn.reports = True
         self._owner.regroup(self)
 
     def _listen_steps(self) -> Steps:
@@ -350,6 +351,7 @@ class StreamMachine:
             self.replica.follow()
             streams.listen(self.js, self.stream, on=False)
             self._owner.lost.append(self.stream)
+            self.stream.turn.reports = True
 
     def dropped(self, proposal: object) -> None:
         """Handle a proposal that the consensus has dropped."""
@@ -373,7 +375,7 @@ class StreamMachine:
     def _sync_steps(self) -> Steps:
         """Begin a sync, after the commit of the entries applied in this turn."""
         yield from ()
-        self._consensus.durability.hurry()
+        self.consensus.durability.hurry()
         self._consumers.begin(self.replica)
         job = None if self.stream.closed else self.stream.begin_sync()
         if job is None:
@@ -500,7 +502,7 @@ class StreamMachine:
 
         This proposes an entry, so that all replicas drop their messages at the same point of the log.
         """
-        self._consensus.propose(self.group, _NOTE.pack(_AFRESH, last_seq))
+        self.consensus.propose(self.group, _NOTE.pack(_AFRESH, last_seq))
 
     def _take_note(self, index: int, term: int, time_ns: int, payload: bytes) -> None:
         """Apply an entry about the whole group: its kind is _BASE, _AFRESH, or that of a note (agreement.py).
@@ -534,7 +536,7 @@ class StreamMachine:
     def has_entries_after(self, index: int) -> bool:
         """Return whether the log has every entry after `index`, or False if the group is closed."""
         with suppress(KeyError, RaftError):  # it was closed because of damage
-            return self._consensus.status(self.group).start <= max(
+            return self.consensus.status(self.group).start <= max(
                 index, 1
             )  # the log of a new group begins after 1
         return False
@@ -548,7 +550,7 @@ class StreamMachine:
         self.js.shared.log.warn(
             f"{self.stream} continues with messages that are in no log after a power failure"
         )
-        self._consensus.propose(self.group, payload)
+        self.consensus.propose(self.group, payload)
 
     def _begin_afresh(self, index: int, term: int, time_ns: int, last_seq: int) -> None:
         """Replace the replica of a memory stream with an empty one, which continues after `last_seq`."""
@@ -571,10 +573,6 @@ class StreamMachine:
             self._lead()
 
     # -- Group -------------------------------------------------------------------------------------------------
-
-    def propose(self, payload: bytes, proposal: Proposal) -> bool:
-        """Propose an entry; return False if the consensus refuses it."""
-        return self._consensus.propose(self.assignment.group, payload, proposal)
 
     def stopped(self, error: Exception) -> None:
         """Handle a replica that has stopped applying entries: fail its waiting reads, and begin to open it again."""
@@ -638,7 +636,7 @@ class StreamMachine:
             ApiError: this node does not lead, or can no longer prove that it leads.
         """
         outcome = Outcome(self.stream.turn)
-        if not self.leads or not self._consensus.read_index(self.group, lambda: outcome.settle(None)):
+        if not self.leads or not self.consensus.read_index(self.group, lambda: outcome.settle(None)):
             raise LeaderChanged
         self._reads = [each for each in self._reads if not each.settled]
         self._reads.append(outcome)
@@ -652,11 +650,11 @@ class StreamMachine:
     @property
     def has_tail(self) -> bool:
         """Whether the log has entries that are not applied."""
-        return self._consensus.has_tail(self.group)
+        return self.consensus.has_tail(self.group)
 
     def ask(self, done: Callable[[], None]) -> bool:
         """Call `done` when all entries committed before the call are applied; return False if no leader is known."""
-        return self._consensus.read_index(self.group, done)
+        return self.consensus.read_index(self.group, done)
 
     def is_confirmed(self) -> bool:
         """Return whether this replica has caught up with the committed entries since it was opened.

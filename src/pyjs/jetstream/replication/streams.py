@@ -327,7 +327,7 @@ class ReplicatedStreams:
         if len(voters) == 1 or (voters and is_first):
             machine.stream.turn.go_on(self._stand_steps(machine))
         if incarnation_of(self._log.groups[assignment.group].peer) > incarnation > 0:
-            self.lost_replicas.append(assignment)  # the metadata does not know this peer
+            self._lose(machine)  # the metadata does not know this peer
         if incarnation == 0:
             machine.stream.turn.go_on(self._leave_steps(machine))
 
@@ -437,6 +437,7 @@ class ReplicatedStreams:
                 and is_settled(machine.assignment, found)
             ):
                 self.ended.append(machine.assignment)
+                machine.stream.turn.reports = True
 
     def group_here(self, js: JetStream, name: str) -> int:
         """Return the number of the group of a stream's replica on this server, or 0 if there is no replica.
@@ -580,6 +581,11 @@ class ReplicatedStreams:
 
     # -- failures ----------------------------------------------------------------------------------------------
 
+    def _lose(self, machine: StreamMachine) -> None:
+        """Report to the metadata that a replica must return as a new peer."""
+        self.lost_replicas.append(machine.assignment)
+        machine.stream.turn.reports = True
+
     def take_lost_replicas(self) -> list[Assignment]:
         """Return the assignments of replicas that must return as new peers, and clear the list."""
         found, self.lost_replicas = self.lost_replicas, []
@@ -612,7 +618,7 @@ class ReplicatedStreams:
                 yield from js.gates.within(stream.name, True, lambda: self._reopen_steps(machine))
                 return
             except ReplicaLost:
-                self.lost_replicas.append(machine.assignment)
+                self._lose(machine)
                 return
             except (PyjsError, OSError, MemoryError) as error:
                 self._shared.log.error(f"The replica of {stream} is not open, it is tried again: {error}")

@@ -78,6 +78,7 @@ class SpreadNode:
         """
         self.number = worker.number
         self.turn: NodeTurn = host.turn_state
+        self.turn.reports = True  # every turn may change the used bytes
         self.waiters = Waiters(host.turn_state, host.timers)
         self.online: set[int] = set()  # other workers that answer
         self.breaks: dict[
@@ -129,6 +130,7 @@ class SpreadNode:
         for worker in sorted(self.online) if used is not None else ():
             assert used is not None
             self.tell(worker, used)
+        self.turn.reports = True
 
     @property
     def desk(self) -> Desk:

@@ -17,7 +17,8 @@ from pyjs.base.errors import reason_of
 from pyjs.cluster.route import Route
 from pyjs.server.addresses import ListenFailed, client_urls, host_port, listen, listen_at_path, urls
 from pyjs.server.cluster.leaving import Leaving
-from pyjs.server.connection import FULL_READ, Connection
+from pyjs.server.cluster.route_socket import RouteSocket
+from pyjs.server.connection import Connection
 from pyjs.server.failures import fail
 from pyjs.server.listener import Listener
 from pyjs.server.open_connections import OpenConnections
@@ -59,16 +60,23 @@ def _read_tls(options: Options) -> RouteTls:
     return tls_settings(tls), client_context(tls)
 
 
-class RouteConnection(Connection):
+class RouteConnection(RouteSocket, Connection):
     """The asyncio protocol of one route, which is a connection to another server."""
 
     def __init__(self, port: RoutePort, dial: Dial | None) -> None:
         super().__init__(port.driver, port.connections, port.listener)
+        self.driver = port.driver
         self._cluster = port.cluster
         self._dial = dial
 
     def _open(self, peer: Peer) -> Route:
-        return self._cluster.open_route(peer, self, self._dial)
+        self.route = route = self._cluster.open_route(peer, self, self._dial)
+        return route
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Detach the route from the link, and end it after the next turn."""
+        super().connection_lost(error)
+        self.route = None  # break the cycle: the route refers to this connection
 
     def eof_received(self) -> bool:
         """Close the route.
@@ -77,20 +85,6 @@ class RouteConnection(Connection):
         """
         super().eof_received()
         return self.transport.can_write_eof()
-
-    def buffer_updated(self, nbytes: int) -> None:
-        """Pass a read to the route, and request a turn if the route or the node has work for one."""
-        if nbytes >= FULL_READ:
-            self._give_way()
-        route, driver = self.session, self._driver
-        try:
-            route.receive_buffer(driver.buffer, nbytes)
-        except Exception as error:
-            self._break(error)
-        if isinstance(route, Route) and not route.needs_turn:
-            driver.wake_if_needed()
-        else:
-            driver.wake_for_input()
 
 
 class RoutePort:
@@ -138,7 +132,7 @@ class RoutePort:
         if not self._options.local:
             self._announce()
         self.cluster.start()
-        self.driver.after_turn.append(self._dial_due)
+        self.driver.after_turn_with(self.cluster.dials, self._dial_due)
         self.driver.wake()
 
     def _announce(self) -> None:
@@ -226,7 +220,7 @@ class RoutePort:
 
     def _dial_due(self) -> None:
         """Start the connections to other servers that are due."""
-        for dial in self.cluster.take_dials() if self.cluster.dials else ():
+        for dial in self.cluster.take_dials():
             if not self._stopped:
                 task = self.driver.loop.create_task(self._dial(dial))
                 self._dialing.add(task)

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from pyjs.base.together import Together
 from pyjs.server.threads.io_thread import IoThread, result_of
+from pyjs.server.threads.sync_watch import SyncWatch
 
 if TYPE_CHECKING:
     import asyncio
@@ -44,7 +45,7 @@ DRAIN_S = 1.0  # seconds: a drain waits for messages published within this time
 
 
 class Syncer:
-    """The scheduler of the syncs of one node's streams; the driver calls `after_turn`."""
+    """The scheduler of the syncs of one node's streams; the driver calls `after_turn` after each turn."""
 
     def __init__(
         self, driver: Driver, io_thread: IoThread, jetstream: JetStreamOptions, files: OpenFiles
@@ -67,11 +68,11 @@ class Syncer:
         # begins a sync that must accompany those of the streams
         self.beside: Callable[[], None] | None = None
         self._drain_until = 0.0  # a drain waits for messages published before this time
+        self._watch = SyncWatch(driver.node.turn_state, files, self)
+        self.after_turn = self._watch.after_turn
 
-    def after_turn(self) -> None:
+    def unsynced_left(self) -> None:
         """Sync the streams that the turn wrote: at once, or within the interval."""
-        if not self._turn_state.unsynced:
-            return
         if self._drained is not None and self._driver.loop.time() >= self._drain_until:
             return
         if self._files.crowded or self._drained is not None:
@@ -102,6 +103,7 @@ class Syncer:
     def _sync_later(self) -> None:
         if self._timer is None:
             self._timer = self._driver.loop.call_later(self._interval_s, self._interval_over)
+            self._watch.is_timed = not self._always
 
     def _begin(self, streams: list[Syncing]) -> None:
         is_busy = bool(self._due)
@@ -158,6 +160,7 @@ class Syncer:
         """
         if self._timer is not None:
             self._timer.cancel()
+        self._watch.is_timed = False
         self._drained = then
         self._drain_until = self._driver.loop.time() + DRAIN_S
         self.sync()
@@ -205,6 +208,7 @@ class Syncer:
 
     def _interval_over(self) -> None:
         self._timer = None
+        self._watch.is_timed = False
         if not self._always or self._files.crowded:
             self.sync()
             return

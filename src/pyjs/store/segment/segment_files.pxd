@@ -1,10 +1,12 @@
 """The directory of a stream's segments."""
 from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
 
+from pyjs.store.open_files cimport OpenFiles
+
 cdef class SegmentFiles:
     """The directory of a stream's segments, with its unsynced files and names."""
     cdef readonly object disk               # base.disk.Disk
-    cdef readonly object handles            # open_files.OpenFiles of the node
+    cdef readonly OpenFiles handles         # of the node
     cdef readonly object log                # base.log.Log
     cdef readonly str directory
     cdef readonly uint64_t incarnation

@@ -4,7 +4,7 @@ This module knows nothing of records. Compiled: every write of a batch is noted 
 publish).
 """
 from pyjs.base.bounds import INT64
-from pyjs.store.open_files import OpenFiles
+from pyjs.store.open_files cimport OpenFiles
 
 cdef int64_t TIME_MAX = INT64.high
 

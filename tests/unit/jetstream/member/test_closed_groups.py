@@ -39,7 +39,7 @@ def test_another_leader_is_elected_at_once_and_the_replica_returns(net: JetNet, 
     bad = next(server for server in net.living() if leads(server, group))
 
     consensus = bad.member.consensus
-    consensus._lose_damaged(consensus._members[group], ValueError("a test"))
+    consensus.lose_damaged(consensus._members[group], ValueError("a test"))
     bad.wake()
     net.run(200 * NS_PER_MS)
 

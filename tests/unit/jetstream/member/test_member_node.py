@@ -528,7 +528,7 @@ def test_a_server_whose_metadata_log_was_dropped_joins_as_another_member(net: Je
     node, group, consensus = member.node, member.group.group, member.consensus
     consensus._lose(consensus._members[group], "too large")
     for _ in range(2):  # the second turn writes the change to the disk
-        consensus.turn()
+        consensus._round.turn()
     net.crash(name)
 
     again = net.begin(name)
@@ -547,7 +547,7 @@ def test_a_server_whose_metadata_log_is_dropped_joins_again_at_once(net: JetNet,
     assert member.group is not None
     assert member.consensus is not None
     member.consensus._lose(member.consensus._members[member.group.group], "damaged")
-    member.consensus._mark()
+    member.consensus._round.mark()
 
     net.run_until(lambda: member.machine.state.servers[member.node].incarnation == 2)
     net.run_until(lambda: member.machine.leader != 0 and member.machine.state.stream("$G", "S") is not None)
@@ -567,7 +567,7 @@ def test_a_server_whose_metadata_log_is_dropped_hands_over_the_streams_that_it_l
     assert led
     assert old.member.group is not None
     old.member.consensus._lose(old.member.consensus._members[old.member.group.group], "damaged")
-    old.member.consensus._mark()
+    old.member.consensus._round.mark()
     net.run(20_000 * NS_PER_MS)
 
     assert [net.publish(servers[0], name.lower(), 1) for name in led] == [[1]] * len(led)

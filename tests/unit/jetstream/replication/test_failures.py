@@ -97,7 +97,7 @@ def test_a_replica_whose_log_was_dropped_never_votes_as_the_one_before(tmp_path:
     follower = cluster.followers()[0]
     follower.consensus._lose(follower.consensus._members[1], "too large")
     for _ in range(2):  # the second turn writes the change to the disk
-        follower.consensus.turn()
+        follower.consensus._round.turn()
     cluster.kill(follower.number)
 
     again = cluster.start(follower.number)
@@ -167,7 +167,7 @@ def test_a_replica_whose_log_is_dropped_returns_with_its_messages(tmp_path: Path
     bad = cluster.leader() if leads else cluster.followers()[0]
     member = bad.consensus._members[1]
     bad.consensus._lose(member, "its log is damaged")
-    bad.consensus._mark()
+    bad.consensus._round.mark()
 
     cluster.until(lambda: bad.node_log.groups[1].peer == peer_id(bad.number, 2))
     cluster.until(lambda: bad.replicated.lost_replicas, 1000)

@@ -14,7 +14,7 @@ from tests.unit.jetstream.replication.test_failures import without_files
 
 from pyjs.base.clock import NS_PER_MS
 from pyjs.base.errors import StoreFailed
-from pyjs.consensus.durability import LogSync
+from pyjs.consensus.log.durability import LogSync
 from pyjs.core.job import Job
 from pyjs.jetstream.cluster.assignments import Assignment, Replica, stored_config
 from pyjs.jetstream.manage import streams

@@ -88,7 +88,7 @@ def delay_notes(net: WorkerNet, one: int, other: int) -> None:
     """Delay notes from one worker to another by SLOW_NS, but no messages."""
     spread, carrier = net.worker(one).spread, net.worker(one).cluster.replication
     assert carrier is not None
-    link = carrier._connections[spread._nodes[other]].link
+    link = carrier.connections[spread._nodes[other]].link
     assert isinstance(link, Wire)
     link.arrives_ns = net.clock.now_ns() + SLOW_NS
 

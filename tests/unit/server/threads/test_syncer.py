@@ -44,7 +44,9 @@ class GatedDisk(OsDisk):
 class Site:
     """A file stream in a node that runs on this loop."""
 
-    def __init__(self, directory: Path, always: bool, interval_ns: int = 3600 * S) -> None:
+    def __init__(
+        self, directory: Path, always: bool, interval_ns: int = 3600 * S, files_max: int = 512
+    ) -> None:
         loop = asyncio.get_running_loop()
         self.disk = GatedDisk()
         self.fixture = VirtualNode()
@@ -52,7 +54,7 @@ class Site:
         self.driver = Driver(loop, node)
         self.io_thread = IoThread(loop, "test")
         options = JetStreamOptions(store_dir=str(directory), sync_interval_ns=interval_ns, sync_always=always)
-        self.files = OpenFiles(self.disk)
+        self.files = OpenFiles(self.disk, files_max)
         self.syncer = Syncer(self.driver, self.io_thread, options, self.files)
         self.driver.after_turn.append(self.syncer.after_turn)
         self.store = FileStore(self.disk, str(directory / "S"), node.log, files=self.files)
@@ -305,12 +307,9 @@ async def test_a_drain_ends_after_streams_were_synced_together(
     assert site.acks() == [b'{"stream":"S","seq":1}']
 
 
-async def test_many_unsynced_files_cut_the_interval_short(
-    tmp_path: Path, opened: list[Site], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    site = Site(tmp_path, always=False)
+async def test_many_unsynced_files_cut_the_interval_short(tmp_path: Path, opened: list[Site]) -> None:
+    site = Site(tmp_path, always=False, files_max=1)
     opened.append(site)
-    monkeypatch.setattr(site.files, "_count_max", 1)
 
     site.publish()
     await site.settle()

@@ -43,6 +43,7 @@ import orjson
 from pyjs.jetstream import errcodes
 from pyjs.jetstream.config.consumer import ConsumerConfig, from_json
 from pyjs.jetstream.config.declared import as_json
+from pyjs.jetstream.stream.replicated.applied_index import AppliedIndex
 from pyjs.jetstream.stream.replicated.payload import items_of, operation
 from pyjs.jetstream.stream.stream_consumer import StreamConsumer
 
@@ -138,11 +139,10 @@ class Opener(Protocol):
         """Make an open consumer propose its whole state with its next changes."""
 
 
-class ReplicatedConsumers:
+class ReplicatedConsumers(AppliedIndex):
     """The consumers of one replica: their committed states and, on the leader, the open consumers."""
 
     def __init__(self, stream: Stream) -> None:
-        self.index = 0  # index of the last entry that was applied to the consumers
         self.committed: dict[str, CommittedConsumer] = {}
         # By source: (last copied sequence of the origin, identity of the origin).
         self.positions: dict[bytes, tuple[int, bytes]] = {}
@@ -150,14 +150,8 @@ class ReplicatedConsumers:
         self.opener: Opener | None = None  # set before the replica becomes leader
         self._stream = stream
         self._leads = False
-        self._has_entry = False  # `committed` already has the entry that is being applied
 
     # -- entries ---------------------------------------------------------------------------------------------
-
-    def begin(self, index: int) -> None:
-        """Begin to apply the entry with index `index`."""
-        self._has_entry = index <= self.index
-        self.index = max(self.index, index)
 
     def apply(self, kind: str, name: bytes, body: bytes) -> None:
         """Apply one item of a checked payload, unless its entry was applied already.
@@ -165,7 +159,7 @@ class ReplicatedConsumers:
         Raises:
             ApiError: 10148 if a consumer of that name exists, 10014 if there is no such consumer.
         """
-        if self._has_entry:
+        if self.has_entry:
             return
         if kind == "positions":
             self.positions |= read_positions(body)

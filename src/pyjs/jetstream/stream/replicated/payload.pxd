@@ -6,7 +6,7 @@ cdef enum:
     PAYLOAD_HEADER_SIZE = 8
     ITEM_HEADER_SIZE = 12
     COPY_TAIL_SIZE = 16             # bytes that follow a mirrored message: its sequence and time
-    PAYLOAD_SIZE_MAX = 68091904     # maximum bytes; a message of any size fits; as in consensus/batch.py
+    PAYLOAD_SIZE_MAX = 68091904     # maximum bytes; a message of any size fits; as in consensus/batch.pyx
 
 cdef enum ItemKind:
     ITEM_MESSAGE = 1

@@ -4,6 +4,7 @@ from libc.stdint cimport int64_t, uint64_t
 from pyjs.core.sink cimport Sink
 from pyjs.jetstream.stream.features.batches cimport AtomicBatch
 from pyjs.jetstream.stream.limits cimport Usage
+from pyjs.jetstream.stream.replicated.applied_index cimport AppliedIndex
 from pyjs.jetstream.stream.replicated.gaps cimport Gaps
 from pyjs.jetstream.stream.replicated.leader_clock cimport LeaderClock
 from pyjs.jetstream.stream.replicated.payload cimport Item, PayloadBuffer
@@ -30,7 +31,7 @@ cdef class Replica(Sink):
     # this node proposed the last applied entry, so it republishes the messages of that entry
     cdef readonly bint proposed
     cdef int64_t expiry_ns      # time of the next proposal to expire messages; INT64_MAX: one is in flight
-    cdef readonly object consumers      # consumers.ReplicatedConsumers
+    cdef readonly AppliedIndex consumers    # consumers.ReplicatedConsumers
     cdef object running         # Outcome of the running operation, if a chore of the leader waits for it; else None
     cdef list removals          # sequences of acknowledged messages to remove
     cdef InFlight taken         # messages that are collected or proposed
@@ -38,6 +39,7 @@ cdef class Replica(Sink):
     cdef int64_t previous_ns    # time of the entry before the last applied one
     cdef readonly Gaps gaps     # None: no message is lost, or an operator has accepted the loss
 
+    cpdef apply(self, uint64_t index, uint64_t term, int64_t time_ns, bytes payload, Proposal proposal=*)
     cdef bint refused(self, Msg* m) noexcept nogil
     cdef bint depends(self, Msg* m) noexcept nogil
     cdef bint refuse_dependent(self, Msg* m) noexcept nogil

@@ -518,8 +518,7 @@ cdef class Replica(Sink):
         return True
 
     # -- every replica -----------------------------------------------------------------------------------------
-    def apply(self, uint64_t index, uint64_t term, int64_t time_ns, bytes payload not None,
-              Proposal proposal=None) -> None:
+    cpdef apply(self, uint64_t index, uint64_t term, int64_t time_ns, bytes payload, Proposal proposal=None):
         """Apply a committed entry; an entry that was already applied has no effect.
 
         Raises:

@@ -8,8 +8,8 @@ from tests.sim.consensus.log import MemoryLog
 
 from pyjs.base.errors import StoreFailed
 from pyjs.base.timers import Timers
-from pyjs.consensus.durability import Due, Durability, LogSync, Waits
 from pyjs.consensus.engine import Conf
+from pyjs.consensus.log.durability import Due, Durability, LogSync, Waits
 from pyjs.core.sink import Turn
 
 MS = 1_000_000
@@ -44,7 +44,7 @@ class Bench:
         job.finish(failure)
 
     def tokens(self) -> list[int]:
-        return [due.token for due in self.durability.take()]
+        return [due.token for due in iter(self.durability.take, None)]
 
     def pass_time(self, ns: int) -> None:
         self.turn.now += ns

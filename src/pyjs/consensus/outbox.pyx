@@ -3,23 +3,16 @@
 The number of unsent bytes for each node is limited; above the limit, frames with entries are dropped. A frame is
 also dropped if a payload cannot be read. The engine sends dropped frames again. Frames without entries
 (votes, heartbeats, answers) are always sent.
+Compiled, because each entry takes several batches of frames (benchmarks/consensus.py).
 """
-
-from __future__ import annotations
+from pyjs.consensus.batch cimport of_frames
+from pyjs.consensus.payloads cimport Payloads
 
 from struct import Struct
-from typing import TYPE_CHECKING
 
 from pyjs.base.errors import CorruptRecord, PyjsError
 from pyjs.consensus import batch
 from pyjs.consensus.payloads import Gone
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from pyjs.base.log import Log
-    from pyjs.consensus.payloads import Key, Payloads
-    from pyjs.consensus.seams import Peers
 
 WINDOW = 4 << 20  # bytes of payloads that may wait for one node; a single entry may be larger
 BATCH_SIZE = 1 << 20  # bytes of payloads after which a new batch begins
@@ -38,81 +31,76 @@ class _Load:
     __slots__ = ("frames", "payload_size", "payloads", "size")
 
     def __init__(self) -> None:
-        self.frames: list[bytes] = []
-        self.payloads: list[bytes] = []
+        self.frames = []
+        self.payloads = []
         self.payload_size = 0
         self.size = batch.HEADER_SIZE
 
-    def add(self, frame: bytes, payloads: Sequence[bytes], size: int) -> None:
+    def add(self, frame, payloads, size) -> None:
         self.frames.append(frame)
         self.payloads += payloads
         self.payload_size += size
         self.size += len(frame) + size
 
 
-class Outbox:
+cdef class Outbox:
     """A sender that passes the engine's frames, together with the payloads of their entries, to other nodes."""
 
-    def __init__(self, peers: Peers, payloads: Payloads, text_log: Log) -> None:
-        self._peers = peers
-        self._payloads = payloads
-        self._text_log = text_log
-        self.dropped = 0  # number of frames with entries that were dropped
-        # damaged records by group; the owner empties the dict, and closes these groups
-        self.damaged: dict[int, CorruptRecord] = {}
-        self._unreadable: set[int] = set()  # groups whose damage was written to the text log
+    def __init__(self, peers, Payloads payloads not None, text_log) -> None:
+        self.peers, self.payloads, self.text_log = peers, payloads, text_log
+        self.damaged, self.unreadable = {}, set()
 
-    def send(self, batches: Sequence[tuple[int, bytes, Sequence[Key]]]) -> None:
+    cpdef send(self, batches):
         """Send frames of the engine to other nodes.
 
         Each item is the number of a node, concatenated frames, and the keys of the payloads of their entries.
         """
         for node, frames, keys in batches:
             if not keys:
-                self._peers.send(node, batch.of_frames(frames, ()))
+                self.peers.send(node, of_frames(frames, ()))
             else:
-                self._send_entries(node, frames, keys)
+                self.send_entries(node, frames, keys)
 
-    def _send_entries(self, node: int, frames: bytes, keys: Sequence[Key]) -> None:
+    cdef send_entries(self, node, bytes frames, list keys):
         """Send frames with entries to a node, in one batch if their payloads are in memory and small enough."""
-        free = WINDOW - self._peers.pending_size(node)
-        payloads = self._payloads.recent_of(keys, min(free, BATCH_SIZE))
+        free = WINDOW - self.peers.pending_size(node)
+        payloads = self.payloads.recent_of(keys, min(free, BATCH_SIZE))
         if payloads is not None:
-            self._peers.send(node, batch.of_frames(frames, payloads))
+            self.peers.send(node, of_frames(frames, payloads))
         else:
-            self._send_parts(node, frames, keys, free)
+            self.send_parts(node, frames, keys, free)
 
-    def _send_parts(self, node: int, frames: bytes, keys: Sequence[Key], free: int) -> None:
+    cdef send_parts(self, node, bytes frames, list keys, free):
         """Send frames in batches of limited size; drop frames with entries that cannot be read or sent now."""
-        gaps: set[int] = set()  # groups with a dropped frame: the receiver would refuse their later frames
+        cdef set gaps = set()   # groups with a dropped frame: the receiver would refuse their later frames
         load = _Load()
         for frame, wanted in split(frames, keys):
-            payloads: list[bytes] | None = []
+            payloads = []
             if wanted:
-                payloads = self._read(wanted) if free > 0 and wanted[0][0] not in gaps else None
+                payloads = self.read(wanted) if free > 0 and wanted[0][0] not in gaps else None
             size = sum(map(len, payloads or ()))
             if payloads is None or size > batch.PAYLOAD_MAX:
                 self.dropped += 1
                 gaps.add(wanted[0][0])
                 continue
             if load.size + len(frame) + size > batch.SIZE_MAX:
-                self._send_load(node, load)
+                self.send_load(node, load)
                 load = _Load()
             load.add(frame, payloads, size)
             free -= size
             if load.payload_size >= BATCH_SIZE:
-                self._send_load(node, load)
+                self.send_load(node, load)
                 load = _Load()
-        self._send_load(node, load)
+        self.send_load(node, load)
 
-    def _send_load(self, node: int, load: _Load) -> None:
+    cdef send_load(self, node, load):
         if load.frames:
-            self._peers.send(node, batch.of_frames(b"".join(load.frames), load.payloads))
+            self.peers.send(node, of_frames(b"".join(load.frames), load.payloads))
 
-    def _read(self, keys: Sequence[Key]) -> list[bytes] | None:
+    cdef list read(self, list keys):
         """Return the payloads of one frame, or None if one cannot be read; record damage in `damaged`."""
         try:
-            return [self._payloads.get(key) for key in keys]
+            return [self.payloads.get(key) for key in keys]
         except Gone:  # the engine will send the present content of its log instead
             return None
         except CorruptRecord as error:
@@ -120,13 +108,13 @@ class Outbox:
             return None
         except (PyjsError, OSError) as error:
             group = keys[0][0]
-            if group not in self._unreadable:
-                self._unreadable.add(group)
-                self._text_log.error(f"An entry of group {group} cannot be sent to another node: {error}")
+            if group not in self.unreadable:
+                self.unreadable.add(group)
+                self.text_log.error(f"An entry of group {group} cannot be sent to another node: {error}")
             return None
 
 
-def split(frames: bytes, keys: Sequence[Key]) -> Iterator[tuple[bytes, Sequence[Key]]]:
+def split(bytes frames not None, keys):
     """Yield each of the concatenated frames, with the keys of its entries that have payloads."""
     at = used = 0
     while at < len(frames):

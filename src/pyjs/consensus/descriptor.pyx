@@ -9,21 +9,36 @@
     8       8     time of the leader in ns since the epoch; never decreases within a group
     16      16    XXH3-128 of the payload, its high half first
     32      8     0
-"""
 
-from __future__ import annotations
+Compiled, because each entry is described on its leader and checked on the others (benchmarks/consensus.py).
+"""
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memcmp, memcpy
 
 from struct import Struct
 from typing import NamedTuple
 
 from xxhash import xxh3_128_digest
 
+cdef enum:
+    FORM_VERSION = 1
+
+cdef int64_t SIZE_MAX = 0xffffffff     # bytes of a payload
+
 SIZE = 40
-VERSION = 1
+VERSION = FORM_VERSION
 _FORM = Struct("<IB3sq16s8s")
 BRIEF = Struct("<I4xq")  # the size and the time
 _SPARE, _SPARE_END = bytes(3), bytes(8)
-_TIME_MAX = (1 << 63) - 1
+
+cdef packed struct Form:
+    uint32_t size
+    uint8_t version
+    uint8_t spare[3]
+    int64_t time_ns
+    char digest[16]
+    uint64_t spare_end
 
 
 class BadDescriptor(ValueError):
@@ -38,13 +53,20 @@ class Descriptor(NamedTuple):
     digest: bytes
 
 
-def describe(payload: bytes, time_ns: int) -> bytes:
+cpdef bytes describe(bytes payload, int64_t time_ns):
     """Return the descriptor of a payload. `time_ns` is the leader's time in ns since the epoch."""
-    assert 0 <= time_ns <= _TIME_MAX
-    return _FORM.pack(len(payload), VERSION, _SPARE, time_ns, xxh3_128_digest(payload), _SPARE_END)
+    cdef Form form
+    cdef bytes digest = xxh3_128_digest(payload)
+    assert time_ns >= 0
+    assert PyBytes_GET_SIZE(payload) <= SIZE_MAX
+    form.size, form.version, form.time_ns = <uint32_t> PyBytes_GET_SIZE(payload), FORM_VERSION, time_ns
+    form.spare[0] = form.spare[1] = form.spare[2] = 0
+    form.spare_end = 0
+    memcpy(form.digest, PyBytes_AS_STRING(digest), sizeof(form.digest))
+    return PyBytes_FromStringAndSize(<char*> &form, sizeof(form))
 
 
-def read(data: bytes) -> Descriptor:
+def read(bytes data not None) -> Descriptor:
     """Return the fields of a descriptor.
 
     Raises:
@@ -62,28 +84,36 @@ def read(data: bytes) -> Descriptor:
     return Descriptor(size, time_ns, digest)
 
 
-def size_and_time(data: bytes) -> tuple[int, int]:
+def size_and_time(data) -> tuple:
     """Return the payload size in bytes and the time in ns since the epoch from a descriptor, without checking it."""
     return BRIEF.unpack_from(data)
 
 
-def payload_at(data: bytes, at: int, described: bytes) -> bytes:
+cpdef bytes payload_at(bytes data, size_t at, bytes described):
     """Return the payload at offset `at` of `data`, after checking it against the descriptor `described`.
 
     Raises:
         BadDescriptor: the descriptor or the payload is damaged.
     """
-    if len(described) != SIZE:
+    cdef Form form
+    cdef bytes payload, digest
+    cdef size_t n = PyBytes_GET_SIZE(data), left = n - at if at < n else 0
+    if PyBytes_GET_SIZE(described) != sizeof(form):
         read(described)  # raises the error
-    size, version, spare, time_ns, digest, spare_end = _FORM.unpack(described)
-    payload = data[at : at + size]
-    is_sound = version == VERSION and time_ns >= 0 and spare == _SPARE and spare_end == _SPARE_END
-    if not is_sound or len(payload) != size or xxh3_128_digest(payload) != digest:
+    memcpy(&form, PyBytes_AS_STRING(described), sizeof(form))
+    payload = PyBytes_FromStringAndSize(PyBytes_AS_STRING(data) + (n - left), min(<size_t> form.size, left))
+    digest = xxh3_128_digest(payload)
+    if not is_sound(&form) or form.size > left or memcmp(PyBytes_AS_STRING(digest), form.digest, 16) != 0:
         check(read(described), payload)  # raises the error
     return payload
 
 
-def check(descriptor: Descriptor, payload: bytes) -> None:
+cdef bint is_sound(Form* form) noexcept nogil:
+    return (form.version == FORM_VERSION and form.time_ns >= 0 and form.spare_end == 0
+            and not (form.spare[0] or form.spare[1] or form.spare[2]))
+
+
+def check(descriptor, payload) -> None:
     """Check that a payload matches its descriptor.
 
     Raises:

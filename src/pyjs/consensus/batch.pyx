@@ -20,24 +20,31 @@ A batch, little-endian:
 | 7 has | group, peer, term, index (u64 each): the last entry of that peer, in answer to 6 |
 
 Sizes and digests of payloads are in the descriptors of their entries, so nothing else is sent for them.
+Compiled, because each entry takes several batches of frames (benchmarks/consensus.py).
 """
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.stdint cimport uint8_t, uint16_t, uint32_t
+from libc.string cimport memcpy
 
-from __future__ import annotations
+from pyjs.consensus.descriptor cimport payload_at
 
 from dataclasses import dataclass
 from enum import IntEnum
 from struct import Struct
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from pyjs.consensus import descriptor
+from pyjs.consensus.descriptor import BadDescriptor
 from pyjs.consensus.engine import FrameError, payloads_of
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+cdef packed struct Header:
+    uint8_t version
+    uint8_t kind
+    uint16_t spare
+    uint32_t frames_size
 
-    from pyjs.consensus.payloads import Key
+cdef enum:
+    BATCH_VERSION = 1
 
-VERSION = 1
+VERSION = BATCH_VERSION
 # maximum bytes of a batch: an entry with a message of the maximum size fits
 SIZE_MAX = (64 << 20) + (1 << 20)
 PAYLOAD_MAX = SIZE_MAX - (1 << 16)  # maximum bytes of a payload, so that its frame fits in the same batch
@@ -61,20 +68,21 @@ class Kind(IntEnum):
     HAS = 7
 
 
-_FRAMES = int(Kind.FRAMES)
-_FRAMES_START = bytes([VERSION, _FRAMES, 0, 0])
-_FRAMES_SIZE = Struct("<4xI")
+cdef int FRAMES_KIND = int(Kind.FRAMES)
 
 
 class BadBatch(ValueError):
     """Raised if a batch is invalid; no part of it may be used. The exception's message names the invalid field."""
 
 
-class Frames(NamedTuple):
+cdef class Frames:
     """Frames for the engine, and the payloads that must be staged before the engine gets the frames."""
 
-    frames: bytes
-    payloads: list[tuple[Key, bytes]]
+    def __init__(self, bytes frames not None, list payloads not None) -> None:
+        self.frames, self.payloads = frames, payloads
+
+    def __eq__(self, other, /) -> bool:
+        return isinstance(other, Frames) and (self.frames, self.payloads) == (other.frames, other.payloads)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,25 +138,28 @@ class Has:
     index: int
 
 
-Batch: TypeAlias = Frames | Fetch | Part | Outcome | Lacks | Has
+Batch = Frames | Fetch | Part | Outcome | Lacks | Has
 
 
-def of_frames(frames: bytes, payloads: Sequence[bytes]) -> list[bytes]:
+cpdef list of_frames(bytes frames, payloads):
     """Return the pieces of a batch with frames of the engine and the payloads of their entries."""
-    return [_HEADER.pack(VERSION, _FRAMES, 0, len(frames)), frames, *payloads]
+    cdef Header header
+    header.version, header.kind, header.spare = BATCH_VERSION, FRAMES_KIND, 0
+    header.frames_size = <uint32_t> PyBytes_GET_SIZE(frames)
+    return [(<char*> &header)[:sizeof(header)], frames, *payloads]
 
 
-def of_fetch(group: int, index: int, offset: int) -> list[bytes]:
+def of_fetch(group, index, offset) -> list:
     """Return the pieces of a batch that requests the part of a snapshot from byte `offset` on."""
     return [_HEADER.pack(VERSION, Kind.FETCH, 0, 0), _PLACE.pack(group, index, offset)]
 
 
-def of_part(group: int, index: int, offset: int, data: bytes) -> list[bytes]:
+def of_part(group, index, offset, data) -> list:
     """Return the pieces of a batch with the part of a snapshot that begins at byte `offset`."""
     return [_HEADER.pack(VERSION, Kind.PART, 0, 0), _PLACE.pack(group, index, offset), data]
 
 
-def of_outcome(group: int, index: int, *, done: bool) -> list[bytes]:
+def of_outcome(group, index, *, done) -> list:
     """Return the pieces of a batch that ends a snapshot transfer.
 
     If `done`, this node has received the snapshot and made it durable. Otherwise this node no longer offers it.
@@ -157,26 +168,28 @@ def of_outcome(group: int, index: int, *, done: bool) -> list[bytes]:
     return [_HEADER.pack(VERSION, kind, 0, 0), _NAME.pack(group, index)]
 
 
-def of_lacks(group: int, peer: int, boot: int) -> list[bytes]:
+def of_lacks(group, peer, boot) -> list:
     """Return the pieces of a batch that announces that a peer may have lost entries, see `Lacks`."""
     return [_HEADER.pack(VERSION, Kind.LACKS, 0, 0), _PLACE.pack(group, peer, boot)]
 
 
-def of_has(group: int, peer: int, term: int, index: int) -> list[bytes]:
+def of_has(group, peer, term, index) -> list:
     """Return the pieces of a batch with the term and index of a peer's last entry, in answer to `Lacks`."""
     return [_HEADER.pack(VERSION, Kind.HAS, 0, 0), _LAST.pack(group, peer, term, index)]
 
 
-def read(data: bytes, node: int = 0) -> Batch:
+cpdef read(bytes data, node=0):
     """Return the content of a batch, after checking its payloads against their descriptors.
 
     Raises:
         BadBatch: the batch is invalid, or has a frame that is not from a peer on `node` (0: any node).
     """
+    cdef Header header
     if not HEADER_SIZE <= len(data) <= SIZE_MAX:
         raise BadBatch(f"size: a batch of {len(data)} bytes, not {HEADER_SIZE} to {SIZE_MAX}")
-    if data[:4] == _FRAMES_START:
-        return _read_frames(data, node)
+    memcpy(&header, PyBytes_AS_STRING(data), sizeof(header))
+    if header.version == BATCH_VERSION and header.kind == FRAMES_KIND and header.spare == 0:
+        return read_frames(data, header.frames_size, node)
     version, kind, spare, frames_size = _HEADER.unpack_from(data)
     if version != VERSION:
         raise BadBatch(f"version: {version}, {VERSION} is known")
@@ -185,7 +198,7 @@ def read(data: bytes, node: int = 0) -> Batch:
     if frames_size:
         raise BadBatch(f"bytes of the frames: {frames_size} in a batch of kind {kind}")
     if kind in (Kind.FETCH, Kind.PART, Kind.LACKS):
-        return _read_place(data, kind)
+        return read_place(data, kind)
     if kind not in (Kind.DONE, Kind.GONE, Kind.HAS):
         raise BadBatch(f"kind: {kind} is not known")
     if len(data) != HEADER_SIZE + (_LAST if kind == Kind.HAS else _NAME).size:
@@ -196,7 +209,7 @@ def read(data: bytes, node: int = 0) -> Batch:
     return Outcome(group, index, kind == Kind.DONE)
 
 
-def _read_place(data: bytes, kind: int) -> Fetch | Part | Lacks:
+cdef object read_place(bytes data, int kind):
     body = HEADER_SIZE + _PLACE.size
     size = len(data) - body
     if not (0 < size <= PART_MAX if kind == Kind.PART else size == 0):
@@ -209,23 +222,23 @@ def _read_place(data: bytes, kind: int) -> Fetch | Part | Lacks:
     return Part(group, index, offset, data[body:])
 
 
-def _read_frames(data: bytes, node: int) -> Frames:
-    (frames_size,) = _FRAMES_SIZE.unpack_from(data)
-    at, size = HEADER_SIZE + frames_size, len(data)
-    if not HEADER_SIZE < at <= size:
+cdef Frames read_frames(bytes data, size_t frames_size, node):
+    cdef size_t at = sizeof(Header) + frames_size, size = PyBytes_GET_SIZE(data)
+    cdef bytes frames, payload
+    cdef list payloads = []
+    if frames_size == 0 or at > size:
         raise BadBatch(f"bytes of the frames: {frames_size} in a batch of {size}")
-    frames = data[HEADER_SIZE:at]
+    frames = PyBytes_FromStringAndSize(PyBytes_AS_STRING(data) + sizeof(Header), frames_size)
     try:
         entries = payloads_of(frames, node)
     except FrameError as error:
         raise BadBatch(f"frames: {error}") from None
-    payloads: list[tuple[Key, bytes]] = []
     for group, index, term, body in entries:
         try:
-            payload = descriptor.payload_at(data, at, body)
-        except descriptor.BadDescriptor as error:
+            payload = payload_at(data, at, body)
+        except BadDescriptor as error:
             raise BadBatch(f"entry {index} of group {group}: {error}") from None
-        at += len(payload)
+        at += PyBytes_GET_SIZE(payload)
         payloads.append(((group, index, term), payload))
     if at != size:
         raise BadBatch(f"size: {size - at} bytes after the last payload")

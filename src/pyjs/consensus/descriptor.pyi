@@ -1,0 +1,19 @@
+from struct import Struct
+from typing import NamedTuple
+
+SIZE: int
+VERSION: int
+BRIEF: Struct
+
+class BadDescriptor(ValueError): ...
+
+class Descriptor(NamedTuple):
+    size: int
+    time_ns: int
+    digest: bytes
+
+def describe(payload: bytes, time_ns: int) -> bytes: ...
+def read(data: bytes) -> Descriptor: ...
+def size_and_time(data: bytes) -> tuple[int, int]: ...
+def payload_at(data: bytes, at: int, described: bytes) -> bytes: ...
+def check(descriptor: Descriptor, payload: bytes) -> None: ...
