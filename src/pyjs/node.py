@@ -565,7 +565,7 @@ class Node(Host):
             self._in_turn = False
 
     def _end_turn(self, now_ns: int) -> None:
-        """Expire consumers, mend objects after faults, free unused routes, and set a timer to free more routes."""
+        """Expire consumers, mend objects after faults, hasten heartbeats, and free unused routes, now or later."""
         state, routes = self.turn_state, self.routes
         if state.expired:
             consumers = state.take("expired")
@@ -575,6 +575,8 @@ class Node(Host):
             self._mend()
         if self.jetstream is not None:
             self.jetstream.end_turn()
+        if self.cluster is not None and self.cluster.pulse.is_idle:
+            self.cluster.pulse.look()
         routes.trim(now_ns)
         if self._routes_timer is None and (due_ns := routes.next_trim_ns):
             self._routes_timer = self.timers.at(max(due_ns, now_ns + 1), self._routes_due)

@@ -128,7 +128,7 @@ class Consensus:
         self._is_staged = False  # the log has staged records that are not written
         self._queued = False  # this object is in Turn.consensus
         self._timer: Timer | None = None
-        self._rests = False  # all groups are idle, so the timer is set to REST_NS
+        self.rests = False  # all groups are idle, so the timer is set to REST_NS, if there is one
         self._ticked_ns = host.turn_state.now
 
     # -- groups ------------------------------------------------------------------------------------------------
@@ -353,7 +353,7 @@ class Consensus:
             self._engine.step(found.frames)
             if self._successions.open:
                 self._successions.heard(found.frames)
-            if self._timer is None or self._rests:
+            if self._timer is None or (self.rests and self._engine.counts()[1]):
                 self._wake()
             if not self._queued and self._engine.has_ready():
                 self._queue()
@@ -724,8 +724,7 @@ class Consensus:
         self.condition = condition
         self.durability.stop()
         self._peers.stop(reason)
-        if self._timer is not None:
-            self._timer.cancel()
+        self._arm(REST_NS)
         self._reads.clear()
         self._backlog.clear()
         for member in list(self._members.values()):
@@ -740,7 +739,7 @@ class Consensus:
 
     def _wake(self) -> None:
         """Tick at the short interval again, since groups may have work."""
-        if self._timer is None or self._rests:
+        if self._timer is None or self.rests:
             self._ticked_ns = self._turn.now
             self._arm(TICK_NS)
 
@@ -753,7 +752,7 @@ class Consensus:
         if self._timer is not None:
             self._timer.cancel()
         self._timer = None
-        self._rests = wait_ns == REST_NS
+        self.rests = wait_ns == REST_NS or self.condition is not Condition.RUNNING
         if self.condition is Condition.RUNNING:
             self._timer = self._host.timers.at(self._turn.now + wait_ns, self._tick)
 
@@ -765,7 +764,7 @@ class Consensus:
             if self.doubts.are_over:
                 self._log.trust()
                 self._is_staged = True
-            if self._rests and self.durability.is_idle and not self._is_staged:
+            if self.rests and self.durability.is_idle and not self._is_staged:
                 self._log.witness()
         except StoreFailed as error:
             self._fail(f"the log of replicated groups cannot be written: {error}")
@@ -776,7 +775,7 @@ class Consensus:
         self._timer = None
         now_ns = self._turn.now
         late = max(1, (now_ns - self._ticked_ns) // TICK_NS)
-        for _ in range(min(late, REST_NS // TICK_NS if self._rests else LATE_TICKS)):
+        for _ in range(min(late, REST_NS // TICK_NS if self.rests else LATE_TICKS)):
             self._engine.tick()
         self._ticked_ns = now_ns
         self._snapshots.tick(now_ns)
