@@ -42,7 +42,7 @@ MEASURED_BEAT = 10  # only each tenth heartbeat is answered: an answer takes as 
 _BODY = Struct("<8xHH")
 
 
-class _Pace(NamedTuple):
+class Pace(NamedTuple):
     """The contents of a heartbeat."""
 
     interval_ns: int = BEAT_NS  # time between two heartbeats of its sender
@@ -52,12 +52,12 @@ class _Pace(NamedTuple):
         return _BODY.pack(self.interval_ns // NS_PER_MS, self.wanted_ns // NS_PER_MS)
 
     @classmethod
-    def decode(cls, body: bytes) -> _Pace:
+    def decode(cls, body: bytes) -> Pace:
         """Return the contents of a body of the right size; an interval outside the known range becomes its limit."""
         return cls(*(min(max(each * NS_PER_MS, BEAT_NS), IDLE_BEAT_NS) for each in _BODY.unpack(body)))
 
 
-EARLIER = _Pace()  # of a version that does not send it, and of a server that has sent no heartbeat yet
+EARLIER = Pace()  # of a version that does not send it, and of a server that has sent no heartbeat yet
 
 
 class Pulse:
@@ -67,7 +67,7 @@ class Pulse:
         self._cluster = cluster
         self._host = cluster.host
         self.connections: dict[str, Route] = {}  # by the id of the other server
-        self._paces: dict[str, _Pace] = {}  # by the same id: the last heartbeat received
+        self._paces: dict[str, Pace] = {}  # by the same id: the last heartbeat received
         self._timer: Timer | None = None
         self._beaten_ns = 0  # time of this server's last heartbeat
         self._beats = 0
@@ -104,7 +104,7 @@ class Pulse:
         if info is None or self.connections.get(info.server_id) is not connection or self._timer is None:
             return
         if len(body) == _BODY.size:
-            self._paces[info.server_id] = _Pace.decode(body)
+            self._paces[info.server_id] = Pace.decode(body)
         now_ns = self._host.turn_state.now
         interval_ns = self._next_pace().interval_ns
         if interval_ns < self._interval_ns or now_ns - self._beaten_ns >= interval_ns // 2:
@@ -131,10 +131,10 @@ class Pulse:
         replication = self._cluster.replication
         return is_new or (replication is not None and replication.is_busy())
 
-    def _next_pace(self) -> _Pace:
+    def _next_pace(self) -> Pace:
         """Return the contents of this server's next heartbeat."""
         wanted_ns = IDLE_BEAT_NS if self.is_idle else BEAT_NS
-        return _Pace(min([wanted_ns, *[pace.wanted_ns for pace in self._paces.values()]]), wanted_ns)
+        return Pace(min([wanted_ns, *[pace.wanted_ns for pace in self._paces.values()]]), wanted_ns)
 
     def _silent_at(self, server_id: str, last_ns: int) -> int:
         """Return the time at which a server counts as silent; `last_ns` is the time of its last heartbeat."""
