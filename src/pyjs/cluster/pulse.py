@@ -22,6 +22,7 @@ expect the same, so an active server sees no difference, and an idle one sends t
 
 from __future__ import annotations
 
+from functools import lru_cache
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -38,7 +39,7 @@ ACTIVE_NS = 2000 * NS_PER_MS
 SLACK_NS = 50 * NS_PER_MS
 SILENT_NS = 3 * BEAT_NS + SLACK_NS
 DEAD_NS = 2000 * NS_PER_MS
-MEASURED_BEAT = 10  # only each tenth heartbeat is answered: an answer takes as much work as a heartbeat
+MEASURED_BEAT = 30  # number of heartbeats of which one is answered: an answer takes as much work as a heartbeat
 _BODY = Struct("<8xHH")
 
 
@@ -51,10 +52,11 @@ class Pace(NamedTuple):
     def encode(self) -> bytes:
         return _BODY.pack(self.interval_ns // NS_PER_MS, self.wanted_ns // NS_PER_MS)
 
-    @classmethod
-    def decode(cls, body: bytes) -> Pace:
-        """Return the contents of a body of the right size; an interval outside the known range becomes its limit."""
-        return cls(*(min(max(each * NS_PER_MS, BEAT_NS), IDLE_BEAT_NS) for each in _BODY.unpack(body)))
+
+@lru_cache(maxsize=16)  # most heartbeats have the same contents
+def decode(body: bytes) -> Pace:
+    """Return the contents of a body of the right size; an interval outside the known range becomes its limit."""
+    return Pace(*(min(max(each * NS_PER_MS, BEAT_NS), IDLE_BEAT_NS) for each in _BODY.unpack(body)))
 
 
 EARLIER = Pace()  # of a version that does not send it, and of a server that has sent no heartbeat yet
@@ -104,7 +106,7 @@ class Pulse:
         if info is None or self.connections.get(info.server_id) is not connection or self._timer is None:
             return
         if len(body) == _BODY.size:
-            self._paces[info.server_id] = Pace.decode(body)
+            self._paces[info.server_id] = decode(body)
         now_ns = self._host.turn_state.now
         interval_ns = self._next_pace().interval_ns
         if interval_ns < self._interval_ns or now_ns - self._beaten_ns >= interval_ns // 2:
