@@ -39,7 +39,9 @@ ACTIVE_NS = 2000 * NS_PER_MS
 SLACK_NS = 50 * NS_PER_MS
 SILENT_NS = 3 * BEAT_NS + SLACK_NS
 DEAD_NS = 2000 * NS_PER_MS
-MEASURED_BEAT = 30  # number of heartbeats of which one is answered: an answer takes as much work as a heartbeat
+MEASURED_BEAT = (
+    30  # number of heartbeats of which one is answered: an answer takes as much work as a heartbeat
+)
 _BODY = Struct("<8xHH")
 
 
@@ -50,6 +52,7 @@ class Pace(NamedTuple):
     wanted_ns: int = BEAT_NS  # time between two heartbeats of the receiver
 
     def encode(self) -> bytes:
+        """Return the body of the heartbeat."""
         return _BODY.pack(self.interval_ns // NS_PER_MS, self.wanted_ns // NS_PER_MS)
 
 

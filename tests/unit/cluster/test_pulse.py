@@ -24,7 +24,9 @@ class Watched(SimNet):
 
     def deliver(self, wire: Wire, data: bytes | None) -> None:
         if data is not None and len(data) == BODY.size and data.startswith(bytes(8)):
-            self.beats.append((self.clock.now_ns(), wire.owner.name, wire.other.owner.name, BODY.unpack(data)))
+            self.beats.append(
+                (self.clock.now_ns(), wire.owner.name, wire.other.owner.name, BODY.unpack(data))
+            )
         super().deliver(wire, data)
 
     def record(self, ns: int) -> None:
@@ -282,6 +284,6 @@ def test_a_heartbeat_without_contents_changes_nothing(net: Watched) -> None:
     a, b, _ = idle_servers(net)
     pulse = a.cluster.pulse
     pulse.came(pulse.connections[b.node.server_id], bytes(8))
-    assert EARLIER == Pace(BEAT_NS, BEAT_NS)
+    assert Pace(BEAT_NS, BEAT_NS) == EARLIER
     net.record(2 * NS_PER_S)
     assert net.contents("a") == {IDLE}

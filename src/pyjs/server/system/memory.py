@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from pyjs.server.threads.io_thread import IoThread
 
 LOOK_S = 1.0  # seconds between two checks while there are turns
-QUIET_LOOK_S = 5.0  # the same after a check that found nothing to return, and hardly any work since the last one
+QUIET_LOOK_S = (
+    5.0  # the same after a check that found nothing to return, and hardly any work since the last one
+)
 QUIET_SHARE = 0.01  # share of one core: less is hardly any work, such as the heartbeats of an idle cluster
 IDLE_SHARE = 0.25  # share of one core since the last check below which the server counts as idle
 WORK_S = 0.05  # seconds of processor time since the last trim that justify another one
