@@ -6,18 +6,18 @@ idle servers use less processor time.
 
 A server is active while it exchanges messages with other servers, or while replicated groups have work, and for
 ACTIVE_NS after that. While a server is active, it and all others send a heartbeat every BEAT_NS, so that it detects
-silence after SILENT_NS. While no server is active, each sends a heartbeat only every IDLE_BEAT_NS. A heartbeat states
-the interval until the next one of its sender, and the interval that the sender wants from the others. A server that
-becomes active sends a heartbeat at once, and each other server must answer within SILENT_NS. So a server that hangs is
-detected SILENT_NS after the first message at the latest, even if the cluster was idle.
+silence after SILENT_NS. While no server is active, each sends a heartbeat only every IDLE_BEAT_NS. A heartbeat
+states the interval until the next one of its sender, and the interval that the sender wants from the others. A
+server that becomes active sends a heartbeat at once, and each other server must answer within SILENT_NS. So a
+server that hangs is detected SILENT_NS after the first message at the latest, even if the cluster was idle.
 
 A server that is silent gets no message of a queue group that another server can accept. After DEAD_NS its route is
-closed, which removes its interest. If this server itself was stopped for a while, this time does not count as silence
-of the others.
+closed, which removes its interest. If this server itself was stopped for a while, this time does not count as
+silence of the others.
 
-The body of a heartbeat has eight zero bytes and two numbers in ms (two bytes each, little-endian): the interval of the
-sender, and the interval that it wants. Earlier versions send only the zero bytes, and heartbeats every BEAT_NS. They
-expect the same, so an active server sees no difference, and an idle one sends them heartbeats every BEAT_NS.
+The body of a heartbeat has eight zero bytes and two numbers in ms (two bytes each, little-endian): the interval of
+the sender, and the interval that it wants. Earlier versions send only the zero bytes, and heartbeats every BEAT_NS.
+They expect the same, so an active server sees no difference, and an idle one sends them heartbeats every BEAT_NS.
 """
 
 from __future__ import annotations
@@ -182,7 +182,8 @@ class Pulse:
                 connection.send_ping(now_ns.to_bytes(8, "little"))
             if stopped_ns:
                 connection.heard_at(now_ns)
-            self._judge(server_id, connection.last_activity_ns, now_ns)
+            if self.connections.get(server_id) is connection:  # otherwise it was closed in the meantime
+                self._judge(server_id, connection.last_activity_ns, now_ns)
         if self.connections:
             # After a heartbeat of another server, its next one should come earlier than this server's own.
             self._arm(self._interval_ns * 3 // 2 if is_answer else self._interval_ns)
