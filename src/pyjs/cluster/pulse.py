@@ -144,10 +144,11 @@ class Pulse:
     def _silent_at(self, server_id: str, last_ns: int) -> int:
         """Return the time at which a server counts as silent; `last_ns` is the time of its last heartbeat."""
         interval_ns = self._paces[server_id].interval_ns
+        silent_at_ns = last_ns + 3 * interval_ns + SLACK_NS
         if interval_ns > BEAT_NS and not self.is_idle:
             # this server has asked for heartbeats every BEAT_NS, which the other may not have read
-            return min(last_ns + 3 * interval_ns, max(last_ns, self._active_ns) + 3 * BEAT_NS) + SLACK_NS
-        return last_ns + 3 * interval_ns + SLACK_NS
+            return min(silent_at_ns, max(last_ns, self._active_ns) + SILENT_NS)
+        return silent_at_ns
 
     def _arm(self, wait_ns: int) -> None:
         """Set the timer to the next heartbeat, or to the time when a server counts as silent if that is earlier."""
