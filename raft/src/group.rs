@@ -33,7 +33,7 @@ pub struct Timing {
     pub election: usize,  // a follower waits for its leader for one to two times this number of ticks, at random
     pub sleep: u32,       // number of ticks for which a leader is idle before it asks its peers to sleep
     pub stagger: usize,   // ticks between the elections of two candidates after their leader is known to be lost
-    pub watch: usize,     // ticks between two calls of `watch` for a sleeping group
+    pub watch: usize,     // ticks between two calls of `watch` for a sleeping group, at most
 }
 
 /// The membership and the log with which a group is opened.
@@ -302,6 +302,7 @@ impl Group {
         let Frame { flags, mut message, .. } = frame;
         let (kind, from, term, commit) = (message.get_msg_type(), message.from, message.term, message.commit);
         let is_sleep = flags & SLEEP != 0;
+        let is_watched = self.asleep && self.unheard > 0;
         let waiting = self.raw.raft.msgs.len();
         if self.installing.is_some() && is_for_the_log(kind) {
             return; // the sender will repeat the message
@@ -338,10 +339,14 @@ impl Group {
         // The engine refuses answers of unknown peers; such an error needs no handling.
         let _ = self.raw.step(message);
         if flags & QUIET != 0 {
-            self.keep_quiet(waiting);
+            self.drop_answer(waiting, MessageType::MsgAppendResponse);
         }
         if is_sleep && !silent(from) {
             self.take_sleep(kind, from, term, commit);
+            // A leader that does not sleep yet repeats its heartbeat before the next `watch`, and that is answered.
+            if is_watched && self.asleep && kind == MessageType::MsgHeartbeat {
+                self.drop_answer(waiting, MessageType::MsgHeartbeatResponse);
+            }
         }
         self.mark();
     }
@@ -367,11 +372,11 @@ impl Group {
         self.raw.raft.raft_log.last_index()
     }
 
-    /// Drops the answer to an append, which its sender does not need; `waiting` messages were queued before it.
-    fn keep_quiet(&mut self, waiting: usize) {
+    /// Drops an answer of `kind`, which its receiver does not need; `waiting` messages were queued before it.
+    fn drop_answer(&mut self, waiting: usize, kind: MessageType) {
         let messages = &mut self.raw.raft.msgs;
         if messages.len() == waiting + 1
-            && messages.last().is_some_and(|one| one.get_msg_type() == MessageType::MsgAppendResponse && !one.reject)
+            && messages.last().is_some_and(|one| one.get_msg_type() == kind && !one.reject)
         {
             messages.pop();
         }

@@ -14,6 +14,9 @@ use crate::guard;
 
 /// Maximum number of `ready` results of one group in a turn; the others follow in the next turn.
 const ROUNDS: usize = 4;
+/// Number of parts of the sleeping groups. Each call of `watch_some` serves one part, so that the heartbeats of many
+/// groups share a batch.
+const WATCH_PARTS: usize = 12;
 const BOOT_BITS: u32 = 24;
 const READ_BITS: u32 = 40;
 
@@ -220,9 +223,7 @@ impl Groups {
 
     /// Advances the time of every awake group by one tick, and calls `watch` for some of the sleeping groups.
     pub fn tick(&mut self) {
-        for slot in (self.ticks % self.timing.watch..self.slots.len()).step_by(self.timing.watch) {
-            self.with(slot, |group, _| group.watch());
-        }
+        self.watch_some();
         self.ticks = self.ticks.wrapping_add(1);
         let listed = std::mem::take(&mut self.awake);
         let mut still = Vec::with_capacity(listed.len());
@@ -236,6 +237,18 @@ impl Groups {
         }
         still.append(&mut self.awake);
         self.awake = still;
+    }
+
+    /// Calls `watch` for one part of the groups, if it is due; each group gets a call within `watch` ticks.
+    fn watch_some(&mut self) {
+        let parts = WATCH_PARTS.min(self.timing.watch);
+        let ticks = self.timing.watch / parts;
+        if self.ticks % ticks != 0 {
+            return;
+        }
+        for slot in (self.ticks / ticks % parts..self.slots.len()).step_by(parts) {
+            self.with(slot, |group, _| group.watch());
+        }
     }
 
     /// Handles a batch of frames, all or none; returns group and sender of each frame whose group is not open here.

@@ -536,7 +536,10 @@ class Node(Turns, Host):
             self.turn_state.chores.append(Chore(self.jetstream.clock_stepped(), (None, None)))
 
     def end_turn(self) -> None:
-        """Expire consumers, mend objects after faults, and report changes; called if a turn has left any of these."""
+        """Expire consumers, mend objects after faults, report changes, and hasten heartbeats.
+
+        Called if a turn has left any of these, and after each turn while the heartbeats are slow.
+        """
         state = self.turn_state
         if state.expired:
             consumers = state.take("expired")
@@ -547,6 +550,8 @@ class Node(Turns, Host):
         state.reports = False
         if self.jetstream is not None:
             self.jetstream.end_turn()
+        if state.quiet and self.cluster is not None:
+            self.cluster.pulse.look()
 
     def _mend(self) -> None:
         """Close each session or route, and reopen each stream or consumer, in which a fault occurred.

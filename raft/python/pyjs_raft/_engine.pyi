@@ -195,7 +195,7 @@ class Groups:
         that the number of a read is never used twice. A follower waits between one and two times `election_ticks` for
         its leader. After a node is reported as silent, the candidates of a group start `stagger_ticks` apart. A group
         that is idle for `sleep_ticks` goes to sleep. The leader of a sleeping group sends a heartbeat every
-        `watch_ticks`; a follower that misses three in succession wakes.
+        `watch_ticks`, in the same tick as a twelfth of all groups; a follower that misses three in succession wakes.
         """
 
     def open(

@@ -31,6 +31,7 @@ struct Cluster {
     wanted: Vec<(u32, u64)>,
     snapshots: Vec<(u32, u64)>,
     unreachable: Vec<u32>,
+    sent: BTreeMap<(u32, u32), usize>, // number of batches by sender and receiver
 }
 
 impl Cluster {
@@ -43,6 +44,7 @@ impl Cluster {
             wanted: Vec::new(),
             snapshots: Vec::new(),
             unreachable: Vec::new(),
+            sent: BTreeMap::new(),
         };
         for node in &all {
             cluster.start(*node, birth(*node, &all));
@@ -75,6 +77,9 @@ impl Cluster {
             self.snapshots.extend(write.snapshot.iter().map(|one| (node, one.0)));
         }
         let waited = self.nodes.get_mut(&node).expect("is there").stored(turn.token).expect("in order");
+        for to in turn.batches.keys().chain(waited.keys()) {
+            *self.sent.entry((node, *to)).or_default() += 1;
+        }
         if !self.unreachable.contains(&node) {
             self.deliver(turn.batches);
             self.deliver(waited);
@@ -288,6 +293,63 @@ fn followers_of_a_leader_that_was_closed_in_its_sleep_elect_after_a_time() {
     cluster.tick(4 * 300 + 60);
 
     assert!(cluster.leader().is_some());
+}
+
+#[test]
+fn the_heartbeats_of_a_sleeping_leader_get_no_answers_and_keep_its_followers_asleep() {
+    let mut cluster = Cluster::new(3);
+    cluster.elect(1);
+    cluster.tick(30);
+    cluster.sent.clear();
+
+    cluster.tick(10 * 300);
+
+    assert_eq!(cluster.sent.keys().collect::<Vec<_>>(), [&(1, 2), &(1, 3)]);
+    assert_eq!(cluster.sent[&(1, 2)], 10);
+    assert_eq!(cluster.asleep(), [1, 2, 3]);
+}
+
+#[test]
+fn a_leader_whose_peers_sleep_already_falls_asleep_though_an_answer_was_lost() {
+    let mut cluster = Cluster::new(3);
+    cluster.elect(1);
+    cluster.unreachable.push(1); // the answers to the first requests for sleep
+    for _ in 0..17 {
+        cluster.of(1).tick();
+    }
+    let turn = cluster.of(1).ready();
+    cluster.deliver(turn.batches);
+    cluster.settle();
+    assert_eq!(cluster.asleep(), [2, 3]);
+    for node in [2, 3] {
+        for _ in 0..310 {
+            cluster.of(node).tick(); // so that the next heartbeat follows a call of `watch`
+        }
+    }
+
+    cluster.unreachable.clear();
+    cluster.tick(15);
+
+    assert_eq!(cluster.asleep(), [1, 2, 3]);
+}
+
+#[test]
+fn the_heartbeats_of_many_sleeping_groups_share_few_batches() {
+    let mut cluster = Cluster::new(3);
+    for group in 6..306 {
+        for node in 1..=3 {
+            cluster.of(node).open(group, "more", birth(node, &[1, 2, 3])).expect("is good");
+        }
+        cluster.of(1).campaign(group).expect("is good");
+    }
+    cluster.elect(1);
+    cluster.tick(60);
+    assert!(cluster.nodes.values().all(|groups| groups.counts() == (301, 0)));
+    cluster.sent.clear();
+
+    cluster.tick(300);
+
+    assert_eq!(cluster.sent[&(1, 2)], 12);
 }
 
 #[test]

@@ -549,7 +549,7 @@ class Cluster:
 
     def pong(self, route: Route, body: bytes) -> None:
         """Handle a PONG: a heartbeat, the answer to a fence, or an answer that repeats the send time of its PING."""
-        self.pulse.came(route)
+        self.pulse.came(route, body)
         if body == FENCE and route.info is not None:
             self._passed(route.info.server_id)
         sent_ns = int.from_bytes(body[:8], "little")

@@ -37,6 +37,10 @@ NOTE, FORWARDED = b"N", b"F"
 class Replicas(Protocol):
     """The receiver of batches: consensus.Consensus, or its owner."""
 
+    @property
+    def rests(self) -> bool:
+        """Whether all groups are idle, so that only their heartbeats at long intervals are sent."""
+
     def receive(self, node: int, data: bytes) -> None:
         """Handle a batch.
 
@@ -89,6 +93,7 @@ class Replication(Batches):
         self._frames: FramesReceiver | None = None
         self._nodes: dict[Route, int] = {}  # the reverse mapping of `connections`
         self._is_stopped = False  # this server has left all groups
+        self._has_sent = False  # a note or a message was sent since the last call of `is_busy`
 
     def begin(
         self, consensus: Replicas, notes: Notes | None = None, frames: FramesReceiver | None = None
@@ -177,6 +182,11 @@ class Replication(Batches):
         except ValueError as error:
             raise BadHello(f"a batch of replicated groups: {error}") from None
 
+    def is_busy(self) -> bool:
+        """Return whether groups have work, or notes or messages were sent since the last call."""
+        has_sent, self._has_sent = self._has_sent, False
+        return has_sent or not (self._consensus is None or self._consensus.rests)
+
     def own_routes(self) -> int:
         """Return the number of configured addresses known to lead to this server itself."""
         return self._cluster.own_routes()
@@ -212,6 +222,7 @@ class Replication(Batches):
 
     def send_note(self, node: int, note: bytes) -> None:
         """Send a note over the connection for batches, or drop the note if there is no connection."""
+        self._has_sent = True
         self.send(node, [NOTE, note])
 
     def send_request(self, node: int, note: bytes, session: Sink | None) -> bool:
@@ -246,6 +257,7 @@ class Replication(Batches):
         route = self.connection_to(info)
         if route is None or info.version != __version__:
             return False
+        self._has_sent = True
         route.send_batch([FORWARDED, *forwarded.encode(message)])
         return True
 

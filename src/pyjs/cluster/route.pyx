@@ -510,9 +510,9 @@ cdef class Route:
         """Send PING with a body of at most PING_MAX bytes, which the other side sends back."""
         self.writer.send_frame(FRAME_PING, body)
 
-    def send_beat(self) -> None:
+    def send_beat(self, bytes body) -> None:
         """Send a heartbeat, which is a PONG without a PING, since a PONG needs no answer."""
-        self.writer.send_now(FRAME_PONG, (bytes(8),))
+        self.writer.send_now(FRAME_PONG, (body,))
 
     def carry(self, node, consensus) -> None:
         """Pass batches with frames of the engine to `consensus`, unless it is None, as batches of the node `node`."""
@@ -604,6 +604,11 @@ cdef class Route:
     def out_bytes(self) -> int:
         """The number of bytes of headers and payloads that were sent."""
         return self.writer.out_bytes + (0 if self.aside is None else self.aside.out_bytes)
+
+    @property
+    def frame_count(self) -> int:
+        """The number of frames sent and received."""
+        return self.frames + self.writer.frames + (0 if self.aside is None else self.aside.frame_count)
 
     @property
     def num_subscriptions(self) -> int:

@@ -639,14 +639,18 @@ class Consensus:
         self.condition = condition
         self.durability.stop()
         self._peers.stop(reason)
-        if self._timer is not None:
-            self._timer.cancel()
+        self._arm(REST_NS)
         self._reads.clear()
         self._round.end()
         for member in list(self._members.values()):
             self._faults.end(member)
 
     # -- time --------------------------------------------------------------------------------------------------
+
+    @property
+    def rests(self) -> bool:
+        """Whether all groups are idle, so that no tick is due soon."""
+        return self._round.rests
 
     def wake(self) -> None:
         """Tick at the short interval again, since groups may have work."""
@@ -657,7 +661,7 @@ class Consensus:
         if self._timer is not None:
             self._timer.cancel()
         self._timer = None
-        self._round.rests = wait_ns == REST_NS
+        self._round.rests = wait_ns == REST_NS or self.condition is not Condition.RUNNING
         if self.condition is Condition.RUNNING:
             self._timer = self._host.timers.at(self._turn.now + wait_ns, self._tick)
 

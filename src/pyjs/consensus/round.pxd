@@ -10,7 +10,8 @@ from pyjs.core.sink cimport Turn
 cdef class Round:
     cdef object owner               # consensus.Consensus
     # methods of the engine.Groups
-    cdef object engine_ready, engine_stored, engine_step, engine_propose, engine_has_ready, engine_quarantined
+    cdef object engine_ready, engine_stored, engine_step, engine_propose, engine_has_ready
+    cdef object engine_quarantined, engine_counts
     cdef object log                 # log.node_log.NodeLog
     cdef Outbox outbox
     cdef object faults              # faults.MachineFaults

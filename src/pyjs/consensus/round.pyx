@@ -46,7 +46,7 @@ cdef class Round:
         # bound once: looking up a method takes as long as calling it
         self.engine_ready, self.engine_stored, self.engine_step = engine.ready, engine.stored, engine.step
         self.engine_propose, self.engine_has_ready = engine.propose, engine.has_ready
-        self.engine_quarantined = engine.quarantined
+        self.engine_quarantined, self.engine_counts = engine.quarantined, engine.counts
         self.payloads, self.durability = payloads, durability
         self.turn_state = turn
         self.installs, self.chores = installs, chores
@@ -112,7 +112,7 @@ cdef class Round:
         for key, payload in payloads:
             self.payloads.stage(key, payload)
         self.engine_step(frames)
-        if self.rests:
+        if self.rests and self.engine_counts()[1]:      # the frames have woken a group
             self.owner.wake()
         if not self.is_queued and self.engine_has_ready():
             self.queue()

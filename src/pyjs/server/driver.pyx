@@ -27,7 +27,7 @@ cdef enum:
 cdef int64_t NS_PER_MS = 1000000
 cdef int64_t OVERRUN_NS = 20000000  # clients notice a turn that takes longer
 cdef int64_t EARLY_NS = 20000000    # a timer that fires this much before the deadline is set again,
-cdef int64_t SOON_NS = 100000000    # if it would fire within this time
+cdef int64_t SOON_NS = 200000000    # if it would fire within this time; idle servers of a cluster have such deadlines
 DEADLINE_MAX = 1 << 62          # ns: a token may expire in a year that no clock reaches
 
 

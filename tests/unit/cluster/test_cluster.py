@@ -9,7 +9,6 @@ import pytest
 from tests.support.simnet import LONG_NS, PORT, SimNet, SimServer, say, three
 
 from pyjs.base.clock import NS_PER_MS, NS_PER_S
-from pyjs.cluster.pulse import Pulse
 from pyjs.testing import RawClient
 
 
@@ -241,34 +240,6 @@ def test_a_silent_server_is_noticed_and_passed_over_by_queue_groups(net: SimNet)
     net.resume("c")
     net.run(200 * NS_PER_MS)
     assert logged(a, "the heartbeat is back")
-
-
-def test_all_servers_beat_at_the_same_time(net: SimNet, monkeypatch: pytest.MonkeyPatch) -> None:
-    servers = three(net)
-    net.run(NS_PER_S)
-    times: list[int] = []
-    beat = Pulse._beat
-
-    def noted(pulse: Pulse, wait_ns: int) -> None:
-        times.append(net.clock.now_ns())
-        beat(pulse, wait_ns)
-
-    monkeypatch.setattr(Pulse, "_beat", noted)
-    net.run(NS_PER_S)
-    together = [times[at : at + 3] for at in range(0, len(times) - 2, 3)]
-    assert 9 <= len(together) <= 11
-    assert all(each[-1] - each[0] < NS_PER_MS for each in together)
-    assert not any(logged(server, "no heartbeat") for server in servers)
-
-
-def test_a_stopped_server_is_noticed_within_350_ms(net: SimNet) -> None:
-    a, _, _ = three(net)
-    net.run(NS_PER_S)
-    net.pause("c")
-    net.run(240 * NS_PER_MS)
-    assert not logged(a, "no heartbeat")
-    net.run(111 * NS_PER_MS)
-    assert logged(a, "no heartbeat for 350 ms")
 
 
 def test_a_lost_connection_of_heartbeats_is_opened_again(net: SimNet) -> None:

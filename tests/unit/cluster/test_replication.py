@@ -13,7 +13,7 @@ if not is_here():
 
 
 from tests.sim.consensus.log import MemoryLog
-from tests.support.simnet import LONG_NS, SimNet, SimServer
+from tests.support.simnet import LONG_NS, SimNet, SimServer, say
 
 from pyjs.base.clock import NS_PER_MS, NS_PER_S
 from pyjs.cluster.hello import CONSENSUS
@@ -171,6 +171,57 @@ def test_another_server_leads_when_the_leader_is_stopped(three: Replicated) -> N
     three.net.run_until(lambda: not stopped.leads)
     three.publish(b"y")
     three.net.run_until(lambda: stopped.payloads == [b"x", b"y"])
+
+
+def idle(three: Replicated) -> list[str]:
+    """Return the servers that send heartbeats at the long interval."""
+    return [name for name, server in three.servers.items() if server.cluster.pulse.is_idle]
+
+
+def test_the_heartbeats_of_sleeping_groups_keep_no_server_active(three: Replicated) -> None:
+    three.publish(b"x")
+    three.net.run(4 * NS_PER_S)
+    for _ in range(70):
+        assert idle(three) == [*NAMES]
+        three.net.run(NS_PER_S)
+    assert three.leader()
+
+
+def test_a_proposal_and_a_note_make_servers_active_at_once(three: Replicated) -> None:
+    three.publish(b"x")
+    three.net.run(4 * NS_PER_S)
+    three.publish(b"y")
+    assert idle(three) == [name for name in NAMES if name != three.leader()]
+    three.net.run(LONG_NS)
+    assert idle(three) == []
+
+    three.net.run(4 * NS_PER_S)
+    three.replications["a"].send_note(number_of("b"), b"a note")
+    three.servers["a"].wake()
+    assert "a" not in idle(three)
+
+
+def test_an_idle_leader_that_stops_is_replaced_soon_after_the_next_message(three: Replicated) -> None:
+    three.publish(b"x")
+    three.net.run(4 * NS_PER_S)
+    lost = three.leader()
+    three.net.pause(lost)
+    del three.machines[lost]
+    server = three.servers[next(iter(three.machines))]
+    began_ns = three.net.clock.now_ns()
+
+    say(three.net, server.client(), b"SUB x 1\r\n")  # a change for the other servers
+    three.leader()
+
+    assert three.net.clock.now_ns() - began_ns < 600 * NS_PER_MS
+
+
+def test_a_server_whose_groups_have_ended_is_idle(three: Replicated) -> None:
+    three.publish(b"x")
+    three.hosts["a"].stop()
+    three.servers["a"].wake()
+    three.net.run(10 * NS_PER_S)
+    assert "a" in idle(three)
 
 
 def test_a_server_that_stops_replicating_ends_its_connections(three: Replicated) -> None:

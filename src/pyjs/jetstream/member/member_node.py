@@ -472,6 +472,11 @@ class MemberNode:
         """The turn, which runs the chores of this server."""
         return self._turn
 
+    @property
+    def rests(self) -> bool:
+        """Whether all replicated groups are idle."""
+        return self.replicated is None or self.replicated.rests
+
     def receive(self, node: int, data: bytes) -> None:
         """Handle a batch of replicated groups from the server `node`. Raises ValueError if it is damaged."""
         assert self.replicated is not None

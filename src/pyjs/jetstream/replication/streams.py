@@ -103,6 +103,7 @@ class ReplicatedStreams:
         self._machines: dict[tuple[str, str], StreamMachine] = {}  # by account and stream
         self._regrouping: set[int] = set()  # groups whose members are being changed
         self._silent: dict[int, int] = {}  # nodes that do not answer, and the time since when
+        self._copied_ns = -COPYING_NS  # time of the last batch of a copy
         self.resigned: set[int] = set()  # groups whose replica on this node leads without its lost messages
         self.accepted: set[int] = (
             set()
@@ -206,6 +207,11 @@ class ReplicatedStreams:
 
     # -- other nodes: Replicas, in front of the consensus ------------------------------------------------------
 
+    @property
+    def rests(self) -> bool:
+        """Whether all groups are idle, and nothing was copied between this node and another for a while."""
+        return self._consensus.rests and self._shared.clock.now_ns() - self._copied_ns > COPYING_NS
+
     def receive(self, node: int, data: bytes) -> None:
         """Handle a batch from another node. It is a batch of a copy, or one for the consensus.
 
@@ -216,6 +222,7 @@ class ReplicatedStreams:
             self._consensus.receive(node, data)
             return
         batch = copy_batch.read(data)
+        self._copied_ns = self._shared.clock.now_ns()
         machine = next((each for each in self._machines.values() if each.group == batch.group), None)
         if isinstance(batch, Ask) and self._has_let_go(machine, node):
             self._peers.send(node, copy_batch.refusal(Kind.GONE, batch.group, batch.number))

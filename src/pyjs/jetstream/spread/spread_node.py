@@ -259,6 +259,11 @@ class SpreadNode:
     def _ask(self, worker: int, note: member_notes.Note) -> None:
         self._carrier.send_note(self._nodes[worker], member_notes.encode(note))
 
+    @property
+    def rests(self) -> bool:
+        """Whether all replicated groups are idle: always, since workers have none."""
+        return True
+
     def receive(self, node: int, data: bytes) -> None:
         """Raise ValueError: workers have no replicated groups, so a batch is not expected."""
         raise ValueError("workers have no replicated groups")

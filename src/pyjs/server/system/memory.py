@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from pyjs.server.threads.io_thread import IoThread
 
 LOOK_S = 1.0  # seconds between two checks while there are turns
+QUIET_LOOK_S = (
+    5.0  # the same after a check that found nothing to return, and hardly any work since the last one
+)
+QUIET_SHARE = 0.01  # share of one core: less is hardly any work, such as the heartbeats of an idle cluster
 IDLE_SHARE = 0.25  # share of one core since the last check below which the server counts as idle
 WORK_S = 0.05  # seconds of processor time since the last trim that justify another one
 BUSY_S = 30.0  # seconds between two trims of a server that is never idle
@@ -53,6 +57,7 @@ class MemoryReturn:
         self._looked_cpu_s = self._trimmed_cpu_s = cpu_s()
         self._least_size = memory_size()  # lowest memory size, measured at the start and after trims
         self._vain_s = LOOK_S  # seconds to wait after a trim that no work preceded
+        self._look_s = LOOK_S  # seconds from the next turn to the next check
         after_next_turn(self.after_turn)
 
     def after_turn(self) -> None:
@@ -60,15 +65,18 @@ class MemoryReturn:
 
         The driver calls this after the first turn of a busy period.
         """
-        self._loop.call_later(LOOK_S, self._look)
+        self._loop.call_later(self._look_s, self._look)
 
     def _look(self) -> None:
         now, cpu_s = self._loop.time(), self._cpu_s()
-        idle = cpu_s - self._looked_cpu_s < IDLE_SHARE * (now - self._looked_at)
+        elapsed, used = now - self._looked_at, cpu_s - self._looked_cpu_s
+        idle = used < IDLE_SHARE * elapsed
+        self._look_s = LOOK_S
         since = now - self._trimmed_at
         worked = cpu_s - self._trimmed_cpu_s >= WORK_S
         self._looked_at, self._looked_cpu_s = now, cpu_s
         if not worked and self._memory_size() <= ABOVE * self._least_size:
+            self._look_s = QUIET_LOOK_S if used < QUIET_SHARE * elapsed else LOOK_S
             self._after_next_turn(self.after_turn)
         elif since < (self._vain_s if idle and not worked else LOOK_S if idle else BUSY_S):
             self._loop.call_later(LOOK_S, self._look)

@@ -39,6 +39,7 @@ def test_another_leader_is_elected_at_once_and_the_replica_returns(net: JetNet, 
     bad = next(server for server in net.living() if leads(server, group))
 
     consensus = bad.member.consensus
+    bad.node.turn_state.now = net.clock.now_ns()  # as in a turn
     consensus.lose_damaged(consensus._members[group], ValueError("a test"))
     bad.wake()
     net.run(200 * NS_PER_MS)

@@ -6,7 +6,16 @@ import asyncio
 from collections.abc import Callable
 
 from pyjs.server.system import allocator
-from pyjs.server.system.memory import ABOVE, BUSY_S, GAIN_SIZE, LOOK_S, WORK_S, MemoryReturn
+from pyjs.server.system.memory import (
+    ABOVE,
+    BUSY_S,
+    GAIN_SIZE,
+    LOOK_S,
+    QUIET_LOOK_S,
+    QUIET_SHARE,
+    WORK_S,
+    MemoryReturn,
+)
 from pyjs.server.threads.io_thread import IoThread
 
 MB = 1 << 20
@@ -101,9 +110,23 @@ def test_a_process_that_does_little_and_has_little_is_left_alone() -> None:
     for _ in range(20):
         process.turn(cpu=WORK_S / 100)
         process.timer.advance(LOOK_S)
+    process.timer.advance(QUIET_LOOK_S)
 
     assert process.trims == 0
     assert not process.timer.waiting
+
+
+def test_a_process_that_does_hardly_anything_is_checked_rarely() -> None:
+    process = Process()
+    checks = 0
+
+    for _ in range(60):
+        process.turn(cpu=QUIET_SHARE / 20)
+        before = len(process.timer.waiting)
+        process.timer.advance(1.0)
+        checks += before > len(process.timer.waiting)
+
+    assert 9 <= checks <= 12
 
 
 def test_a_process_that_is_never_idle_is_trimmed_now_and_then() -> None:
