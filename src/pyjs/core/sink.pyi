@@ -32,6 +32,7 @@ class Turn:
     crowded: bool
     input_left: int
     news: bool
+    last_number: int
     sessions: list[Sink]
     streams: list[Sink]
     consumers: list[Sink]
@@ -81,6 +82,7 @@ class Request:
     payload: bytes
     session: Sink | None
     is_routed: bool
+    number: int
     def __init__(
         self,
         handler: Callable[[Request], Iterator[Step] | None],
@@ -90,6 +92,7 @@ class Request:
         payload: bytes = b"",
         session: Sink | None = None,
         is_routed: bool = False,
+        number: int = 0,
     ) -> None: ...
 
 class PySink(Sink):
