@@ -37,7 +37,7 @@ cdef struct FrameHeader:
     uint8_t flags
     uint16_t reserved
 
-cdef struct MsgFixed:           # followed by the number, if it has one, subject, found_by, tail with body and CRLF, queues
+cdef struct MsgFixed:           # followed by the number (FLAG_NUMBERED), subject, found_by, tail, queues
     uint32_t subject_len
     uint32_t reply_len
     uint32_t header_len
