@@ -13,7 +13,7 @@ from pyjs.core.link import Peer
 from pyjs.testing import MemoryLink, RawClient
 
 CASES = int(os.environ.get("PYJS_ROUTE_CASES", "5000"))
-HELLO = {"pyjs_route": 3, "server_id": "NS", "server_name": "s", "cluster": "SIM", "host": "", "port": 1}
+HELLO = {"pyjs_route": 4, "server_id": "NS", "server_name": "s", "cluster": "SIM", "host": "", "port": 1}
 NUMBERS = (0, 1, 2, 7, 255, 65535, 2**31 - 1, 2**31, 2**32 - 1)
 
 
@@ -38,7 +38,8 @@ def _message_frame(
     tail = (reply + b" " if reply else b"") + (b"%d " % len(headers) if headers else b"") + b"%d\r\n" % size
     tail += headers + payload + b"\r\n"
     fixed = struct.pack("<6I", len(subject), len(reply), len(headers), size, len(found), len(queues))
-    return frame(3, fixed + subject + found + tail + queues, flags)
+    number = struct.pack("<Q", 2**63) if flags & 4 else b""
+    return frame(3, fixed + number + subject + found + tail + queues, flags)
 
 
 def message(rng: random.Random) -> bytes:
@@ -50,7 +51,7 @@ def message(rng: random.Random) -> bytes:
     headers = rng.choice((b"", b"NATS/1.0\r\nA: b\r\n\r\n"))
     found = rng.choice((b"", b"y.z"))
     queues = b"".join(struct.pack("<I", len(name)) + name for name in rng.choice(((), (b"g",), (b"g", b"h"))))
-    flags = rng.choice((0, 1)) | (2 if found else 0)
+    flags = rng.choice((0, 1)) | (2 if found else 0) | rng.choice((0, 4))
     return _message_frame(subject, reply, headers, payload, found, queues, flags)
 
 

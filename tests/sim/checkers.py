@@ -410,7 +410,19 @@ class StreamModel:
         if restarted:
             self._note_step(messages, state["last_seq"], now_ns)
             self._check_acked_are_gone(present)
+            if not power:
+                self._check_rollups(present)
         self.present = present
+
+    def _check_rollups(self, present: dict[int, Publish]) -> None:
+        """After a kill, a stored roll-up has removed all older messages that it replaces."""
+        for seq, rollup in present.items():
+            for older, publish in present.items():
+                is_replaced = rollup.rollup == "all" or publish.subject == rollup.subject
+                demand(
+                    not (rollup.rollup and older < seq and is_replaced),
+                    f"{self.name}: {publish} is there as {older}, but {seq} is a roll-up of it",
+                )
 
     def _recognise(self, message: StoredMessage) -> Publish:
         number, _, rest = message.payload.partition(b".")

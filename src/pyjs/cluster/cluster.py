@@ -86,6 +86,8 @@ class Cluster:
         self._closed_counters = (0, 0, 0, 0)
         self._peers: dict[str, tuple[str, ...]] = {}  # by server id: its URLs for clients
         self._urls: tuple[str, ...] = ()  # this server's addresses for clients, host:port
+        # The numbers of this server's requests differ from those of other servers, and from those before a restart.
+        host.turn_state.last_number = int.from_bytes(host.rng.randbytes(8), "little") >> 1
         self._infos_due = False  # addresses have changed, and clients must get an INFO
         # server id -> ids of the servers to which that server has routes
         self._told: dict[str, set[str]] = {}

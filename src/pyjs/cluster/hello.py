@@ -17,7 +17,7 @@ from pyjs.core.auth.identity import Sender
 if TYPE_CHECKING:
     from typing import Any
 
-ROUTE_VERSION = 3
+ROUTE_VERSION = 4
 MESSAGES = "messages"
 PULSE = "pulse"
 BULK = "bulk"

@@ -4,6 +4,7 @@ Compiled, because it runs for every message to another server (measured in bench
 """
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint32_t
+from libc.string cimport memcmp
 
 from pyjs.cluster.writer cimport RouteWriter
 from pyjs.core.account cimport EVERYWHERE, Account
@@ -18,7 +19,17 @@ import orjson
 from pyjs.core.auth.identity import public_client_info
 from pyjs.core.tracing.request import with_hop, without_trace
 
+cdef enum:
+    PREFIX_SIZE = 4             # "$JS."
+    ACK_SIZE = 8                # "$JS.ACK."
+
 cdef bytes AUDIT = b"$JS.EVENT.ADVISORY.API"    # jetstream.api.audit.SUBJECT
+
+
+cdef inline bint is_request(Msg* m) noexcept nogil:
+    """Return whether a message may be an API request, which has the same number at all servers."""
+    return (m.subject[0] == c'$' and m.subject_len > ACK_SIZE and memcmp(m.subject, b"$JS.", PREFIX_SIZE) == 0
+            and memcmp(m.subject, b"$JS.ACK.", ACK_SIZE) != 0)
 
 
 cdef class RemoteAccount(RemoteSink):
@@ -51,6 +62,8 @@ cdef class RemoteAccount(RemoteSink):
         if self.tells_senders and m.subject[0] == c'$' and m.origin != NULL:
             with gil:
                 self.tell_sender(m)
+        if is_request(m):
+            self.account.turn.number_of(m)
         if self.writer.send_msg(m, self.number, t) < 0:
             return 0
         m.told |= self.writer.bit
@@ -67,7 +80,7 @@ cdef class RemoteAccount(RemoteSink):
         sent.tail, sent.tail_len, sent.split, sent.whole = tail, <size_t> len(tail), True, NULL
         if self.send(&sent, t) == 0:
             return 0
-        m.told = sent.told
+        m.told, m.number = sent.told, sent.number
         self.writer.take_over(&sent, m)
         return 1
 

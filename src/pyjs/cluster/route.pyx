@@ -23,9 +23,9 @@ from pyjs.core.tracing.scan cimport asks_for_trace
 from pyjs.subjects.tokens cimport valid_subject
 from pyjs.wire.ops cimport Msg
 from pyjs.wire.route_frames cimport (
-    FLAG_ALIASED, FLAG_PLAIN, FRAME_ACCOUNT, FRAME_AFTER, FRAME_CLIENTS, FRAME_CONSENSUS, FRAME_ERROR, FRAME_INFO,
-    FRAME_INTEREST, FRAME_MAX, FRAME_MSG, FRAME_PING, FRAME_PONG, FRAME_REQUEST, FRAME_SENDER, FRAME_SYNCED,
-    INTEREST_FIXED_SIZE, MSG_FIXED_SIZE, FrameReader, InterestFixed, MsgFixed,
+    FLAG_ALIASED, FLAG_NUMBERED, FLAG_PLAIN, FRAME_ACCOUNT, FRAME_AFTER, FRAME_CLIENTS, FRAME_CONSENSUS, FRAME_ERROR,
+    FRAME_INFO, FRAME_INTEREST, FRAME_MAX, FRAME_MSG, FRAME_PING, FRAME_PONG, FRAME_REQUEST, FRAME_SENDER,
+    FRAME_SYNCED, INTEREST_FIXED_SIZE, MSG_FIXED_SIZE, NUMBER_SIZE, FrameReader, InterestFixed, MsgFixed,
 )
 
 from pyjs.cluster.greeting import Greeting
@@ -275,16 +275,19 @@ cdef class Route:
         cdef MsgFixed fixed
         cdef Msg m
         cdef size_t size = self.reader.header.size, ends
+        cdef size_t number_len = NUMBER_SIZE if self.reader.header.flags & FLAG_NUMBERED else 0
         cdef const char* at = self.reader.body + MSG_FIXED_SIZE
         cdef const char* queues
         cdef int receivers
         if size < MSG_FIXED_SIZE:
             return self.refuse_msg()
         memcpy(&fixed, self.reader.body, MSG_FIXED_SIZE)
-        ends = <size_t> fixed.subject_len + fixed.found_by_len + fixed.queues_len + MSG_FIXED_SIZE
+        ends = <size_t> fixed.subject_len + fixed.found_by_len + fixed.queues_len + MSG_FIXED_SIZE + number_len
         if fixed.subject_len == 0 or ends > size or fixed.header_len > fixed.size:
             return self.refuse_msg()
         memset(&m, 0, sizeof(Msg))
+        memcpy(&m.number, at, number_len)
+        at += number_len
         m.subject, m.subject_len = at, fixed.subject_len
         at += fixed.subject_len
         if self.reader.header.flags & FLAG_ALIASED:

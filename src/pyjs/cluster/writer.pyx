@@ -20,8 +20,8 @@ from pyjs.core.sink cimport Turn
 from pyjs.subjects.routes cimport Target
 from pyjs.wire.ops cimport Msg
 from pyjs.wire.route_frames cimport (
-    FLAG_ALIASED, FLAG_PLAIN, FRAME_AFTER, FRAME_MSG, FRAME_PING, FRAME_REQUEST, HEADER_SIZE, MSG_FIXED_SIZE,
-    FrameHeader, MsgFixed,
+    FLAG_ALIASED, FLAG_NUMBERED, FLAG_PLAIN, FRAME_AFTER, FRAME_MSG, FRAME_PING, FRAME_REQUEST, HEADER_SIZE,
+    MSG_FIXED_SIZE, NUMBER_SIZE, FrameHeader, MsgFixed,
 )
 
 cdef enum:
@@ -73,7 +73,9 @@ cdef class RouteWriter:
         cdef uint32_t found_by_len = m.found_by_len if m.aliased else 0
         cdef size_t tail_len = m.tail_len + (<size_t> m.size + 2 if m.split else 0)
         cdef size_t queues_len = 0 if plain else <size_t> t.sub.queue_len + 4
-        cdef size_t size = MSG_FIXED_SIZE + <size_t> m.subject_len + found_by_len + tail_len + queues_len
+        cdef size_t number_len = NUMBER_SIZE if m.number else 0
+        cdef size_t size = (MSG_FIXED_SIZE + number_len + <size_t> m.subject_len + found_by_len + tail_len
+                            + queues_len)
         cdef char* out
         if self.turn.news:
             with gil:
@@ -86,12 +88,15 @@ cdef class RouteWriter:
             return -1
         header.size, header.account, header.kind, header.reserved = <uint32_t> size, account, FRAME_MSG, 0
         header.flags = (FLAG_PLAIN if plain else 0) | (FLAG_ALIASED if m.aliased else 0)
+        header.flags |= FLAG_NUMBERED if number_len else 0
         fixed.subject_len, fixed.reply_len, fixed.header_len = m.subject_len, m.reply_len, m.header_len
         fixed.size, fixed.found_by_len, fixed.queues_len = m.size, found_by_len, <uint32_t> queues_len
         self.frame_start = self.out.len
         memcpy(out, &header, HEADER_SIZE)
         memcpy(out + HEADER_SIZE, &fixed, MSG_FIXED_SIZE)
         out += HEADER_SIZE + MSG_FIXED_SIZE
+        memcpy(out, &m.number, number_len)
+        out += number_len
         memcpy(out, m.subject, m.subject_len)
         out += m.subject_len
         memcpy(out, m.found_by, found_by_len)

@@ -25,6 +25,7 @@ cdef class Turn:
     cdef public int64_t input_left  # units of work on input that sessions may still do in this turn, see core.session
     cdef public object trace            # core.tracing.trace.Trace of the message that is being published; None: none
     cdef object sender                  # core.auth.identity.Sender of a request from another worker; None: none
+    cdef public uint64_t last_number    # of the last numbered message; starts at a random number in a cluster
     cdef int64_t extra_work             # units of work of the current delivery, in addition to one for each receiver
     cdef readonly object inputs         # deque of ClientSessions with unparsed input, longest waiting first
     cdef readonly list sessions         # ClientSessions with output to flush or subscriptions to retire
@@ -45,6 +46,9 @@ cdef class Turn:
     cpdef begin_input(self)
     cpdef begin(self, int64_t now, int copies)
     cdef bint is_idle(self) except -1
+    # Return the number of `m`; if it has none, it gets the next one. Only in a cluster do numbers of different
+    # servers differ.
+    cdef uint64_t number_of(self, Msg* m) noexcept nogil
 
 cdef class Sink:
     # Accept one message: return 1, or 0 if this receiver does not accept it (closed, no echo, used up).
@@ -67,6 +71,7 @@ cdef class Request:
     cdef readonly bytes headers         # b"" or the whole NATS/1.0 block
     cdef readonly bytes payload
     cdef readonly object session        # the ClientSession that published, or a Sender; None: the server itself
+    cdef readonly uint64_t number       # tells two requests apart at all servers, even if they are equal; 0: none
     cdef readonly bint is_routed        # another server of the cluster, or another worker, has sent the message
 
 cdef class PySink(Sink):

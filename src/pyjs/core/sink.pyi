@@ -33,6 +33,7 @@ class Turn:
     input_left: int
     reports: bool
     news: bool
+    last_number: int
     sessions: list[Sink]
     streams: list[Sink]
     consumers: list[Sink]
@@ -82,6 +83,7 @@ class Request:
     payload: bytes
     session: Sink | None
     is_routed: bool
+    number: int
     def __init__(
         self,
         handler: Callable[[Request], Iterator[Step] | None],
@@ -91,6 +93,7 @@ class Request:
         payload: bytes = b"",
         session: Sink | None = None,
         is_routed: bool = False,
+        number: int = 0,
     ) -> None: ...
 
 class PySink(Sink):

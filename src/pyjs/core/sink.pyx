@@ -63,6 +63,12 @@ cdef class Turn:
             return None
         return self.inputs.popleft()
 
+    cdef uint64_t number_of(self, Msg* m) noexcept nogil:
+        if m.number == 0:
+            self.last_number += 1
+            m.number = self.last_number
+        return m.number
+
     def take(self, str name) -> list:
         """Return the work list called `name`, and empty it."""
         cdef list out
@@ -143,7 +149,8 @@ cdef class RemoteSink(Sink):
 cdef class Request:
     """A message copied for Python code."""
 
-    def __init__(self, handler, subject, reply=b"", headers=b"", payload=b"", session=None, is_routed=False):
+    def __init__(self, handler, subject, reply=b"", headers=b"", payload=b"", session=None, is_routed=False,
+                 uint64_t number=0):
         self.handler = handler
         self.subject = subject
         self.reply = reply
@@ -151,6 +158,7 @@ cdef class Request:
         self.payload = payload
         self.session = session
         self.is_routed = is_routed
+        self.number = number
 
 
 cdef class PySink(Sink):
@@ -183,7 +191,7 @@ cdef class PySink(Sink):
         self.turn.extra_work += COPY_OUT_WORK
         request = Request(
             self.handler, m.subject[:m.subject_len], m.reply[:m.reply_len], m.body[:m.header_len],
-            m.body[m.header_len:m.size], session, m.told == EVERYWHERE)
+            m.body[m.header_len:m.size], session, m.told == EVERYWHERE, self.turn.number_of(m))
         if self.admits is not None and not self.admits(request):
             self.turn.extra_work += REFUSE_WORK
             return 0

@@ -40,6 +40,9 @@ cdef class StreamStore:
     cdef public uint32_t many    # if more messages than this must be dropped at the front, they are dropped together
     # between two steps of a removal, in which a reader would see only a part of its effects
     cdef public bint changing
+    # After a recovery, the first message whose roll-up may lack removals, because a kill came before their commit;
+    # 0: there is no such message.
+    cdef uint64_t run_from
     # The last entry that a replicated stream has applied; index 0: none. After a recovery, it is the last entry
     # of which all effects are stored, and no effects of later entries are stored.
     cdef readonly uint64_t applied_index, applied_term

@@ -25,7 +25,7 @@ cdef inline void compose(Msg* m, const char* subject, size_t subject_len, const 
     m.size = <uint32_t> size
     m.split = True
     m.aliased = False
-    m.told = 0
+    m.told = m.number = 0
     m.origin = m.whole = m.via = NULL
 
 cdef inline char* write_sizes(char* out, Msg* m) noexcept nogil:

@@ -18,6 +18,7 @@ cdef struct Msg:
     uint32_t found_by_len
     void* via    # core.exchange.responses.Hop: the service imports that the message has passed; NULL: none
     uint64_t told               # one bit for each other server that already has the message or must not get it
+    uint64_t number             # of an API request, equal at all servers; 0: none yet, see core.sink.Turn.number_of
     void* origin                # the publishing session (borrowed), NULL: the server itself
     void* whole                 # bytes object (borrowed) equal to `body`, which receivers may keep; NULL: they copy
 

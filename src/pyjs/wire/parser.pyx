@@ -296,7 +296,7 @@ cdef class Parser:
         m.body = p + body
         m.aliased = False
         m.via = NULL
-        m.told = 0
+        m.told = m.number = 0
         m.tail = found[1].p
         # Forward the line unchanged if it has the usual form; otherwise rebuild its tail.
         if (found[count - 1].p + found[count - 1].n == p + body - 2 and p[body - 2] == c'\r'

@@ -19,10 +19,12 @@ cdef enum FrameKind:
 cdef enum FrameFlag:
     FLAG_PLAIN = 1              # in FRAME_MSG: the message is for plain subscriptions
     FLAG_ALIASED = 2            # in FRAME_MSG: receivers were found by another subject
+    FLAG_NUMBERED = 4           # in FRAME_MSG: the message has a number (Msg.number)
 
 cdef enum:
     HEADER_SIZE = 12
     MSG_FIXED_SIZE = 24
+    NUMBER_SIZE = 8
     INTEREST_FIXED_SIZE = 8
     # maximum bytes of a message's body: the largest max_payload, and room for its subjects
     FRAME_MAX = 67108864 + 1048576
@@ -35,7 +37,7 @@ cdef struct FrameHeader:
     uint8_t flags
     uint16_t reserved
 
-cdef struct MsgFixed:           # followed by subject, found_by, tail with body and CRLF, queues
+cdef struct MsgFixed:           # followed by the number (FLAG_NUMBERED), subject, found_by, tail, queues
     uint32_t subject_len
     uint32_t reply_len
     uint32_t header_len

@@ -9,6 +9,7 @@ import pytest
 from tests.support.simnet import LONG_NS, PORT, SimNet, SimServer, say, three
 
 from pyjs.base.clock import NS_PER_MS, NS_PER_S
+from pyjs.core.sink import Request
 from pyjs.testing import RawClient
 
 
@@ -352,7 +353,7 @@ class Stranger:
 
     def enter(self) -> None:
         hello = {
-            "pyjs_route": 3,
+            "pyjs_route": 4,
             "server_id": "NSTRANGER",
             "server_name": "s",
             "cluster": "SIM",
@@ -377,7 +378,7 @@ def test_a_nats_server_is_refused_by_name_on_both_sides(net: SimNet) -> None:
 def test_an_older_version_of_the_route_protocol_is_refused(net: SimNet) -> None:
     a = net.start("a")
     answer = Stranger(net, a).send(b'CONNECT {"pyjs_route":1,"server_id":"N"}\r\n')
-    assert b"route protocol '1' instead of 3: use one version of pyjs-server" in answer
+    assert b"route protocol '1' instead of 4: use one version of pyjs-server" in answer
 
 
 @pytest.mark.parametrize(
@@ -387,10 +388,10 @@ def test_an_older_version_of_the_route_protocol_is_refused(net: SimNet) -> None:
         b"CONNECT []\r\n",
         b"PING\r\n",
         b"\x00\xff\x00\r\n",
-        b'CONNECT {"pyjs_route":3,"server_id":"","port":1}\r\n',
-        b'CONNECT {"pyjs_route":3,"server_id":"N","port":99999999999999999999}\r\n',
-        b'CONNECT {"pyjs_route":3,"server_id":"N","port":1,"connect_urls":[1]}\r\n',
-        b'CONNECT {"pyjs_route":3,"server_id":7,"port":1}\r\n',
+        b'CONNECT {"pyjs_route":4,"server_id":"","port":1}\r\n',
+        b'CONNECT {"pyjs_route":4,"server_id":"N","port":99999999999999999999}\r\n',
+        b'CONNECT {"pyjs_route":4,"server_id":"N","port":1,"connect_urls":[1]}\r\n',
+        b'CONNECT {"pyjs_route":4,"server_id":7,"port":1}\r\n',
         b"CONNECT " + b"[" * 60_000 + b"\r\n",
         b"x" * 70_000,
     ],
@@ -485,3 +486,19 @@ def test_reads_of_any_size_give_the_same_messages(net: SimNet) -> None:
         if at >= len(data):
             break
     assert here.payloads() == sent
+
+
+def test_two_equal_requests_have_different_numbers_which_are_the_same_at_all_servers(net: SimNet) -> None:
+    servers, requests = three(net), []
+    for server in servers:
+        found: list[Request] = []
+        server.node.accounts["$G"].subscribe_handler(b"$JS.API.X", found.append)
+        requests.append(found)
+    net.run(LONG_NS)
+    client, other = servers[0].client(), servers[1].client()
+    say(net, client, b"PUB $JS.API.X in.x 0\r\n\r\n" * 2)
+    say(net, client, b"HPUB $JS.API.X in.x 12 12\r\nNATS/1.0\r\n\r\n\r\n")
+    say(net, other, b"PUB $JS.API.X in.x 0\r\n\r\n")
+    seen = [[request.number for request in found] for found in requests]
+    assert seen[0] == seen[1] == seen[2]
+    assert len(set(seen[0])) == 4

@@ -26,7 +26,7 @@ def test_the_login_is_only_in_connect() -> None:
     ("change", "text"),
     [
         ({"pyjs_route": None}, "is a nats-server"),
-        ({"pyjs_route": 7}, "route protocol '7' instead of 3"),
+        ({"pyjs_route": 7}, "route protocol '7' instead of 4"),
         ({"port": True}, "the field port is no port number"),
         ({"port": 70_000}, "the field port is no port number"),
         (

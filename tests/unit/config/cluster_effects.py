@@ -15,7 +15,7 @@ from pyjs.core.link import Peer
 from pyjs.testing import MemoryLink
 
 HELLO = {
-    "pyjs_route": 3,
+    "pyjs_route": 4,
     "server_id": "NOTHER",
     "server_name": "other",
     "cluster": "EAST",

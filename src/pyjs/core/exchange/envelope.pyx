@@ -21,7 +21,7 @@ cdef const char* FIRST = b"NATS/1.0\r\n"
 
 cdef void envelope_open(Envelope* e, Msg* m) noexcept nogil:
     e.m = m[0]
-    e.m.told = 0                # no server has this message yet: in this account it is a new one
+    e.m.told = e.m.number = 0   # no server has this message yet: in this account it is a new one
     e.subject = e.body = e.tail = NULL
 
 

@@ -153,9 +153,8 @@ class ApiSubscriptions:
         if not (self._refused or self._unanswered):
             self._account.turn.requests.append(Request(self._refuse, request.subject))
         if request.reply and len(self._refused) < REFUSED_MAX:
-            small = Request(
-                self._refuse, request.subject, request.reply, b"", b"", request.session, request.is_routed
-            )
+            sender = request.session, request.is_routed, request.number
+            small = Request(self._refuse, request.subject, request.reply, b"", b"", *sender)
             self._refused.append((small, depth))
         else:
             self._unanswered += 1

@@ -39,6 +39,7 @@ from pyjs.jetstream.stream.relearn import (
     copied_steps,
     relearn_steps,
     replica_steps,
+    rollup_steps,
     schedule_steps,
     window_parts,
 )
@@ -518,6 +519,7 @@ def _recover_stream(
         _subscribe(js, stream, config.subjects)
         stream.evictions.trim_subjects(config.max_msgs_per_subject)
         yield from _end_purge(js, stream)
+        yield from rollup_steps(stream)
         yield from _relearn(js, stream)
         if (yield from consumers.recover_steps(js, stream)):
             whole.append(stream)

@@ -5,6 +5,8 @@
 - If no leader is known, each server holds the request until there is one. After HOLD_NS without a leader, or after
   FIRST_NS if there was none since the start, the server of the client refuses it, and all others drop it. A server
   holds up to HELD_MAX requests with HELD_SIZE bytes in total; it refuses or drops any further one at once.
+- The server of the client gives each request a number, which is the same at all servers. The number tells a second
+  copy of a request, which a server drops, from an equal request that the client has sent later.
 - If the answering server does not get this server's messages yet, this server forwards the request to it.
 - If all servers of a stream are away, the leader of the metadata refuses requests about the stream after OFFLINE_NS.
   If one of these servers is back before that, it gets the request. If a stream needs a newer server, one of the
@@ -39,7 +41,6 @@ from pyjs.jetstream.admission import size_of
 from pyjs.jetstream.errcodes import LeaderChanged
 from pyjs.jetstream.member.keeper import Key
 from pyjs.jetstream.member.notes import Forwarded, Order
-from pyjs.jetstream.member.questions import Recent
 from pyjs.jetstream.member.waiters import OFFLINE_NS
 
 if TYPE_CHECKING:
@@ -147,10 +148,8 @@ class Desk:
         self._held = 0  # number of held requests
         self._held_size = 0  # their bytes
         self._explained = 0  # number of requests that are being answered without a leader
-        # Requests of clients that this server answers, and those that other servers have passed on: a new leader may
-        # get a request both ways.
+        # Requests that this server answers, from clients or passed on: a new leader may get a request both ways.
         self._taken = questions.taken
-        self._passed = Recent(turn)
         self._left: deque[Left] = deque()  # the oldest first
         self._left_size = 0
         self._passing: dict[
@@ -178,7 +177,7 @@ class Desk:
 
     def refuses(self, router: Router, request: Request, endpoint: Endpoint, args: tuple[str, ...]) -> bool:
         """Return whether this server refuses a request for which it has no room, so that only one server answers."""
-        if self._taken.has(request.subject, request.reply):
+        if self._taken.has(request.number):
             return False
         place = self._place(router, endpoint, args)
         return place is Place.HERE or (place is Place.UNKNOWN and _is_of_client(request))
@@ -197,7 +196,7 @@ class Desk:
         """Send a request to the servers `nodes`, which have not received it as a message."""
         subject = request.subject.decode("utf-8", "replace")
         for node in nodes:
-            parts = subject, request.reply, request.headers or b"", request.payload
+            parts = subject, request.reply, request.headers or b"", request.payload, request.number
             self._tell(node, Forwarded(router.account.name, *parts))
 
     def _forward_steps(
@@ -227,7 +226,7 @@ class Desk:
         if found is None:
             return
         message = note.subject.encode(), note.reply, note.headers, note.payload
-        request = Request(_nothing, *message, is_routed=True)
+        request = Request(_nothing, *message, is_routed=True, number=note.number)
         steps = self._forwarded(router, request, *found)
         refuse = partial(router.turn_away, request, *found)
         yield from router.admission.counted(router.account, request, steps, refuse)
@@ -235,14 +234,12 @@ class Desk:
     def _forwarded(
         self, router: Router, request: Request, endpoint: Endpoint, args: tuple[str, ...]
     ) -> Generator[Step, None, None]:
-        if self._taken.has(request.subject, request.reply):
+        if self._taken.has(request.number):
             return
         yield from self._waiters.until_heard(router.account, request.reply)
-        if self._place(router, endpoint, args) is Place.HERE:
-            is_taken = yield from self._is_taken(router, request, endpoint, args)
-            if is_taken or self._taken.has(request.subject, request.reply):
-                return
-        yield from self.handle(router, request, endpoint, args) or ()
+        is_here = self._place(router, endpoint, args) is Place.HERE
+        if not (is_here and (yield from self._is_taken(router, request, endpoint, args))):
+            yield from self.handle(router, request, endpoint, args) or ()
 
     # -- leaders that are lost ---------------------------------------------------------------------------------
 
@@ -346,7 +343,7 @@ class Desk:
             self._explained -= 1
         if views is None:
             return
-        if self._leads_here(router, endpoint, args) and not self._taken.has(request.subject, request.reply):
+        if self._leads_here(router, endpoint, args) and not self._taken.has(request.number):
             yield from self._work(router, request, endpoint, args) or ()
         else:
             router.answer(request, endpoint, endpoint.leaderless(ApiCall(router.js, args, request), views))
@@ -378,8 +375,8 @@ class Desk:
     def _work(
         self, router: Router, request: Request, endpoint: Endpoint, args: tuple[str, ...]
     ) -> Iterator[Step] | None:
-        """Return the steps that answer or refuse a request, or None if it was passed on to this server as well."""
-        if self._passed.remove(request):
+        """Return the steps that answer or refuse a request, or None if this server has taken it already."""
+        if self._taken.has(request.number):
             return None
         self._taken.add(request)
         if self._refusal(router, endpoint, args) is not None:
@@ -428,7 +425,8 @@ class Desk:
             router.refuse(request, endpoint, errcodes.CLUSTER_NOT_AVAILABLE.detailed(TOO_MANY))
             return
         reached, others = self._reached(), self._machine.state.servers.keys() - {self._node}
-        if _is_of_client(request) and not (reached and reached.issuperset(others)):
+        # The metadata names no servers before it has a leader, which may come only after this request.
+        if _is_of_client(request) and not (others and reached.issuperset(others)):
             self._turn.go_on(self._forward_steps(router, request, endpoint, args, reached))
         if (yield from self._hold(request, lambda: place() is not Place.UNKNOWN)):
             if place() is Place.HERE and not (yield from self._is_taken(router, request, endpoint, args)):
@@ -495,11 +493,11 @@ class Desk:
         others = [] if stream is None else [node for node in stream.nodes if node != self._node]
         if stream is None or not (leader or others):
             return False
-        for known in (self._taken, self._passed):
-            known.remove(request)  # the request may be passed back to this server
+        self._taken.remove(request)  # the request may be passed back to this server
         hops, subject = self._passing[request][1] + 1, request.subject.decode("utf-8", "replace")
         place = stream.account, endpoint.words, stream.name, stream.group, hops, stream.config.num_replicas
-        self._tell(leader or others[0], Order(*place, subject, request.reply, request.payload))
+        order = Order(*place, subject, request.reply, request.payload, request.number)
+        self._tell(leader or others[0], order)
         return True
 
     def passed(self, router: Router, order: Order) -> Generator[Step, None, None]:
@@ -512,8 +510,8 @@ class Desk:
 
         endpoint, args = ENDPOINT_BY_WORDS[words], tuple(tokens[tokens.index("API") + 1 + len(words) :])
         message = order.subject.encode(), order.reply, b"", order.payload
-        request = Request(_nothing, *message, is_routed=True)
-        if self._taken.has(request.subject, request.reply):
+        request = Request(_nothing, *message, is_routed=True, number=order.number)
+        if self._taken.has(request.number):
             return
         steps = self._passed_steps(router, request, endpoint, args, order.index)
         refuse = partial(router.refuse, request, endpoint, errcodes.too_many_waiting())
@@ -522,7 +520,7 @@ class Desk:
     def _passed_steps(
         self, router: Router, request: Request, endpoint: Endpoint, args: tuple[str, ...], hops: int
     ) -> Generator[Step, None, None]:
-        self._passed.add(request)
+        self._taken.add(request)
         yield from self._waiters.until_heard(router.account, request.reply)
         if self._place(router, endpoint, args) is Place.HERE:
             yield from router.work(request, self._requests.endpoints.of(endpoint), args)
@@ -535,12 +533,9 @@ class Desk:
     def _is_taken(
         self, router: Router, request: Request, endpoint: Endpoint, args: tuple[str, ...]
     ) -> Generator[Step, None, bool]:
-        """Return whether another server of the stream has taken a request.
-
-        If the request has no reply subject, the result is False.
-        """
+        """Return whether another server of the stream has taken a request."""
         stream = self._machine.state.stream(router.account.name, args[0]) if args else None
-        if stream is None or endpoint.words in META or not request.reply:
+        if stream is None or endpoint.words in META:
             return False
         others = [node for node in stream.nodes if node != self._node]
         return (yield from self._questions.is_taken(stream.account, others, request))

@@ -241,7 +241,8 @@ class MetaRequests:
         node = yield from member.restores.place(call)
         subject = request.subject.decode("utf-8", "replace")
         place = call.args[0], member.machine.state.next_group, 0, 1
-        order = Order(call.js.account.name, WORDS, *place, subject, request.reply, request.payload)
+        sent = subject, request.reply, request.payload, request.number
+        order = Order(call.js.account.name, WORDS, *place, *sent)
         if node == member.node:
             member.restores.begin(order)
         else:
@@ -357,6 +358,7 @@ class MetaRequests:
             request.subject.decode("utf-8", "replace"),
             request.reply,
             request.payload,
+            request.number,
         )
 
     # -- reports -----------------------------------------------------------------------------------------------

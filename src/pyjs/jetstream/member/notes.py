@@ -97,6 +97,7 @@ class Order:
     subject: str
     reply: bytes
     payload: bytes
+    number: int  # of the request (core.sink.Request)
 
     def fields(self) -> list[Any]:
         """Return the fields of the note, in the order in which they are sent."""
@@ -110,6 +111,7 @@ class Order:
             self.subject,
             self.reply,
             self.payload,
+            self.number,
         ]
 
     @classmethod
@@ -125,6 +127,7 @@ class Order:
             row.text("subject"),
             row.data("reply", NOTE_SIZE_MAX),
             row.data("payload", NOTE_SIZE_MAX),
+            row.number("number"),
         )
 
 
@@ -188,22 +191,18 @@ class Answered:
 
     account: str
     stream: str
-    reply: bytes
-    index: int
+    number: int  # of the request (core.sink.Request)
+    index: int  # as in the order
 
     def fields(self) -> list[Any]:
         """Return the fields of the note, in the order in which they are sent."""
-        return [self.account, self.stream, self.reply, self.index]
+        return [self.account, self.stream, self.number, self.index]
 
     @classmethod
     def take(cls, row: Row) -> Self:
         """Return the note whose fields are in `row`. Raises BadRow."""
-        return cls(
-            row.text("account"),
-            row.text("stream"),
-            row.data("reply", NOTE_SIZE_MAX),
-            row.number("index", 0, INDEX_MAX),
-        )
+        account, stream = row.text("account"), row.text("stream")
+        return cls(account, stream, row.number("number"), row.number("index", 0, INDEX_MAX))
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,18 +327,18 @@ class Forwarded:
     reply: bytes
     headers: bytes
     payload: bytes
+    number: int  # of the request (core.sink.Request)
 
     def fields(self) -> list[Any]:
         """Return the fields of the note, in the order in which they are sent."""
-        return [self.account, self.subject, self.reply, self.headers, self.payload]
+        return [self.account, self.subject, self.reply, self.headers, self.payload, self.number]
 
     @classmethod
     def take(cls, row: Row) -> Self:
         """Return the note whose fields are in `row`. Raises BadRow."""
         account, subject, reply = row.text("account"), row.text("subject"), row.data("reply", NOTE_SIZE_MAX)
-        return cls(
-            account, subject, reply, row.data("headers", NOTE_SIZE_MAX), row.data("payload", NOTE_SIZE_MAX)
-        )
+        headers, payload = row.data("headers", NOTE_SIZE_MAX), row.data("payload", NOTE_SIZE_MAX)
+        return cls(account, subject, reply, headers, payload, row.number("number"))
 
 
 Note: TypeAlias = (

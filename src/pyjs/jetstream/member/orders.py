@@ -102,7 +102,9 @@ class Orders:
 
         endpoint = ENDPOINT_BY_WORDS[tuple(order.words.split("."))]
         own = replace(endpoint, handle=partial(self._fields, order), unsynced=None)
-        request = Request(_nothing, order.subject.encode(), order.reply, b"", order.payload)
+        request = Request(
+            _nothing, order.subject.encode(), order.reply, b"", order.payload, number=order.number
+        )
         yield from Router(js.account, js.shared, js).work(request, own, (order.stream,))
 
     def _decide(self, js: JetStream, order: Order, name: Answered) -> Generator[Step, None, bool]:
@@ -194,7 +196,7 @@ class Orders:
 
 def _name(order: Order) -> Answered:
     """Return the note that an order has been answered. The note is also the key of the order."""
-    return Answered(order.account, order.stream, order.reply, order.index)
+    return Answered(order.account, order.stream, order.number, order.index)
 
 
 def _nothing(request: Request) -> None:

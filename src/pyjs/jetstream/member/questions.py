@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyjs.jetstream.member.waiters import Waiters
 
 ANSWER_NS = 2 * NS_PER_S
-# in place of a stream's name: asks whether the server answers the client request that follows
+# in place of a stream's name: asks whether the server has taken the client request whose number follows
 TAKEN = "?"
 TAKEN_NS = 200 * NS_PER_MS
 # in place of a stream's name: asks for the servers in the group of the stream that follows
@@ -37,37 +37,28 @@ MEMBERS = "#"
 VIEW = "!"
 VIEW_NS = 500 * NS_PER_MS
 STEP = 16  # streams reported in one turn, in about half a millisecond
-RECENT_NS = 10 * NS_PER_S  # longer than any request is held or passed on
-RECENT_MAX = 1000  # maximum number of requests that a server remembers
+TAKEN_MAX = 10_000  # maximum number of taken requests that a server remembers
 
 
-class Recent:
-    """A set of recent client requests, identified by subject and reply subject.
+class Taken:
+    """The newest client requests that a server has taken, by their numbers (core.sink.Request)."""
 
-    Requests expire after RECENT_NS, since a client may use the same subjects again.
-    """
-
-    def __init__(self, turn: Turn) -> None:
-        self._turn = turn
-        # (subject, reply) -> time at which the request is forgotten; the oldest first
-        self._until_ns: dict[tuple[bytes, bytes], int] = {}
+    def __init__(self) -> None:
+        self._numbers: dict[int, None] = {}  # the oldest first
 
     def add(self, request: Request) -> None:
-        """Add a request if it has a reply subject. Remove expired requests, and the oldest if there are too many."""
-        if request.reply:
-            key, known = (request.subject, request.reply), self._until_ns
-            known.pop(key, None)
-            known[key] = self._turn.now + RECENT_NS
-            while len(known) > RECENT_MAX or next(iter(known.values())) <= self._turn.now:
-                del known[next(iter(known))]
+        """Add a request. If there are too many, forget the oldest."""
+        self._numbers[request.number] = None
+        if len(self._numbers) > TAKEN_MAX:
+            del self._numbers[next(iter(self._numbers))]
 
-    def remove(self, request: Request) -> bool:
-        """Remove a request; return whether it was in the set and had not expired."""
-        return self._until_ns.pop((request.subject, request.reply), 0) > self._turn.now
+    def remove(self, request: Request) -> None:
+        """Remove a request, because another server takes it over."""
+        self._numbers.pop(request.number, None)
 
-    def has(self, subject: bytes, reply: bytes) -> bool:
-        """Return whether a request with these subjects is in the set and has not expired."""
-        return self._until_ns.get((subject, reply), 0) > self._turn.now
+    def has(self, number: int) -> bool:
+        """Return whether the request with a number was taken."""
+        return number in self._numbers
 
 
 class Questions:
@@ -85,7 +76,7 @@ class Questions:
         self._waiters = waiters
         self._turn = turn
         self._send = send
-        self.taken = Recent(turn)  # requests that this server answers
+        self.taken = Taken()
         self._online = online
         self._last = 0  # number of the last question
         # number of a question -> data of its answer, None before the answer arrives
@@ -93,7 +84,7 @@ class Questions:
 
     def is_taken(self, account: str, nodes: list[int], request: Request) -> Generator[Step, None, bool]:
         """Return whether a server in `nodes` has taken a client's request and says so within TAKEN_NS."""
-        names = [TAKEN, request.subject.hex(), request.reply.hex()]
+        names = [TAKEN, str(request.number)]
         asked = {node: names for node in nodes if node in self._online}
         found = yield from self.gather(account, asked, TAKEN_NS)
         return any(each.get("taken") for each in found)
@@ -158,8 +149,7 @@ class Questions:
     def _answer(self, node: int, question: Question) -> Generator[Step, None, None]:
         js = self.accounts.get(question.account)
         if question.names[:1] == (TAKEN,):
-            _, subject, reply = question.names
-            report: dict[str, Any] = {"taken": self.taken.has(bytes.fromhex(subject), bytes.fromhex(reply))}
+            report: dict[str, Any] = {"taken": self.taken.has(int(question.names[1]))}
         elif js is None:
             report = {}
         elif question.names[:1] == (MEMBERS,):

@@ -101,7 +101,9 @@ class Restores:
 
         endpoint = ENDPOINT_BY_WORDS[tuple(WORDS.split("."))]
         own = replace(endpoint, handle=self._receive)
-        request = Request(_nothing, order.subject.encode(), order.reply, b"", order.payload)
+        request = Request(
+            _nothing, order.subject.encode(), order.reply, b"", order.payload, number=order.number
+        )
         self._member.turn.go_on(Router(js.account, js.shared, js).work(request, own, (order.stream,)))
 
     def _receive(self, call: ApiCall) -> MaybeSteps:

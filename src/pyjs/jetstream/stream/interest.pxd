@@ -11,8 +11,10 @@ cdef class Interest:
     cdef Sublist subs                   # the sink of each subscription is its StreamConsumer
     cdef dict subs_by_name              # name of a consumer -> its subscriptions
     cdef StreamInbox inbox              # has the list of waiting consumers
+    cdef uint64_t lookups               # number of calls of `matching`
     cdef readonly uint64_t woken_seq    # up to this seq, messages were compared with the filters of waiting consumers
 
+    cdef list matching(self, dict subjects)
     cdef bint wanted(self, const char* subject, size_t n) noexcept nogil        # a filter of some consumer matches
     # the same for a stored message; considers where consumers begin
     cdef bint wants(self, uint64_t seq) noexcept nogil

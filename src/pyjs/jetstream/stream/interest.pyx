@@ -61,29 +61,41 @@ cdef class Interest:
         else:
             consumers = self.matching(subjects)
         first_seqs = dict.fromkeys(consumers, self.store.catalogue.first_seq)
-        left = {}
+        left, covering = {}, {}
         for consumer in first_seqs:
-            for subject in self.covering(consumer, subjects, patterns):
+            wanted = consumer.filters or (b">",)
+            if wanted not in covering:          # most consumers share their filters with others
+                covering[wanted] = self.covering(wanted, subjects, patterns)
+            for subject in covering[wanted]:
                 if subject not in left:
                     left[subject] = self.first_left(subject)
                 first_seqs[consumer] = max(first_seqs[consumer], left[subject])
         return first_seqs
 
-    def matching(self, dict subjects) -> list:
-        """Return the consumers with a filter that matches one of `subjects`."""
-        found = {}
+    cdef list matching(self, dict subjects):
+        """Return the consumers with a filter that matches one of `subjects`, which have no wildcards."""
+        cdef list found = []
+        cdef bytes subject
+        cdef StreamConsumer consumer
+        cdef Route* r
+        cdef uint32_t i
+        self.lookups += 1
         for subject in subjects:
             if len(found) == len(self.subs_by_name):
-                break                           # many roll-ups in one turn usually concern the same consumers
-            found.update({sub.sink: None for sub in self.subs.match(subject)})
-        return list(found)
+                break
+            r = self.subs.find(subject, len(subject))
+            for i in range(r.n):
+                consumer = <StreamConsumer> r.targets[i].sink
+                if consumer.found_by != self.lookups:
+                    consumer.found_by = self.lookups
+                    found.append(consumer)
+        return found
 
-    def covering(self, StreamConsumer consumer, dict subjects, list patterns) -> list:
-        """Return those of the purged `subjects` that match everything that the filters of the consumer match.
+    def covering(self, tuple filters, dict subjects, list patterns) -> list:
+        """Return those of the purged `subjects` that match everything that the filters match.
 
         `patterns` has the `subjects` with wildcards. A subject without wildcards covers only the same filter.
         """
-        filters = consumer.filters or (b">",)
         found = [each for each in patterns if is_subset(filters[0], each)]
         if len(filters) == 1:
             return [*found, filters[0]] if filters[0] in subjects else found

@@ -1,4 +1,4 @@
-"""Restores a stream's duplicate window, TTLs and schedules when it is opened.
+"""Restores a stream's duplicate window, TTLs, schedules and unfinished roll-ups when it is opened.
 
 A clean stop writes the ids in parts, with a fingerprint of the stream's state. If the fingerprint still matches, the
 recovery reads no messages. Otherwise it restores the window from the headers of messages.
@@ -8,11 +8,12 @@ recovery).
 """
 from libc.stdint cimport int64_t, uint64_t
 
-from pyjs.jetstream.stream.limits cimport ALLOW_TTL, SCHEDULES
+from pyjs.jetstream.stream.limits cimport ALLOW_ROLLUP, ALLOW_TTL, SCHEDULES
 from pyjs.jetstream.stream.dedupe cimport KeptId
 from pyjs.jetstream.stream.pub_headers cimport PubHeaders, scan_pub_headers
 from pyjs.jetstream.stream.stream cimport Stream
 from pyjs.store.store cimport Record
+from pyjs.subjects.tokens cimport has_wildcard
 
 cdef enum:
     STEP_MESSAGES = 8192        # number of messages read in one step: some milliseconds
@@ -86,6 +87,43 @@ def copied_steps(Stream stream, bytes dump, uint64_t count, bytes last_id):
     stream.dedupe.forget_from(0)
     stream.dedupe.restore(dump, count)
     stream.dedupe.set_last_id(last_id, len(last_id))
+
+
+def rollup_steps(Stream stream):
+    """Note the roll-ups whose removals a kill has prevented; the next commit carries them out.
+
+    Each step reads some messages.
+    """
+    cdef uint64_t seq = stream.store.run_from
+    cdef int left = STEP_MESSAGES
+    if seq == 0 or stream.store.catalogue.msgs == 0 or not stream.limits.features & ALLOW_ROLLUP:
+        return
+    seq = stream.store.catalogue.next_with_headers(seq)
+    while seq:
+        learn_rollup(stream, seq)
+        seq = stream.store.catalogue.next_with_headers(seq + 1)
+        left -= 1
+        if left <= 0:
+            left = STEP_MESSAGES
+            yield
+
+
+cdef int learn_rollup(Stream stream, uint64_t seq) except -1:
+    """Note message `seq` again if it is a roll-up, and a message that it may replace is stored."""
+    cdef PubHeaders h
+    cdef Record r
+    cdef uint64_t first = stream.store.catalogue.first_seq
+    if first == seq or stream.store.load(seq, &r) != 0:
+        return 0
+    scan_pub_headers(r.body, r.header_len, &h)
+    if h.rollup.n == 0:
+        return 0
+    subject, scope = r.subject[:r.subject_len], h.rollup.p[:h.rollup.n].lower()
+    if scope == b"sub" and not has_wildcard(r.subject, r.subject_len):
+        first = stream.store.catalogue.first_seq_of(r.subject, r.subject_len)
+    if first < seq and scope in (b"sub", b"all"):
+        stream.evictions.note_rollup(subject, scope, seq)
+    return 0
 
 
 def schedule_steps(Stream stream):

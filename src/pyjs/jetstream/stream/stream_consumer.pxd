@@ -8,6 +8,7 @@ cdef class StreamConsumer(Sink):
     cdef public object config           # config.consumer.ConsumerConfig
     cdef public tuple filters           # its filter subjects as bytes; empty: all messages
     cdef readonly StreamInbox inbox     # inbox of its stream; None: it is not connected
+    cdef uint64_t found_by              # number of the last call of Interest.matching that found it
     cdef uint64_t told_seq  # seq of the last reported removal, which is reported once even if several filters match
 
     cpdef void wake(self, uint64_t seq) noexcept

@@ -76,6 +76,7 @@ cdef class StoreStart:
         cdef Recovery recovery = self.recovery
         self.examiner.losses.bytes += recovery.lost_bytes
         self.catalogue.last_seq = recovery.last_seq
+        self.store.run_from = recovery.run.first_seq
         self.writer.take_over(recovery.next_number, recovery.stored_tail, recovery.state_due)
         if recovery.end_damaged:
             self._lose_end()

@@ -17,6 +17,11 @@ cdef struct SubjectRow:         # 24 bytes, as in an .idx file; entries refer to
     uint32_t name_size
     uint32_t spare
 
+cdef struct Run:                # messages without a record of removals, or a change of the metadata, between them
+    uint64_t first_seq          # 0: there is no run
+    bint joins                  # it begins with the segment, so it may continue the run of the segment before
+    bint ended                  # a record of removals follows it
+
 cdef inline uint64_t subject_at(Entry* e) noexcept nogil:
     """Return the offset in the image of a segment at which the subject of a message begins; its body follows."""
     return <uint64_t> e.offset + RECORD_HEADER_SIZE + (16 if e.flags & ENTRY_EXTENDED else 0)
@@ -31,6 +36,7 @@ cdef class SegmentContents:
     cdef readonly uint64_t floor        # highest first_seq of a STATE record; 0: none
     cdef readonly int64_t first_ts      # of the first message; 0: none
     cdef readonly int64_t last_ts       # of the last message or STATE record; 0: none
+    cdef Run run                        # the last run; only a scan finds it
     cdef readonly uint32_t messages, with_headers
     cdef readonly uint64_t message_bytes        # bytes of subjects, headers and payloads
     cdef Entry* entries    # subject_id is a position in `subjects`; `prev` refers only to this segment

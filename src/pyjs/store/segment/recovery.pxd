@@ -1,7 +1,7 @@
 """Recovery, which reads the segments of a directory when a store is opened."""
 from libc.stdint cimport uint32_t, uint64_t
 
-from pyjs.store.segment.contents cimport SegmentContents
+from pyjs.store.segment.contents cimport Run, SegmentContents
 from pyjs.store.segment.segment_files cimport SegmentFiles
 
 cdef class RecoveredSegment:
@@ -21,6 +21,7 @@ cdef class Recovery:
     cdef uint32_t next_number           # number of the next segment
     cdef uint64_t last_seq              # last used sequence of the segments read so far
     cdef uint64_t floor                 # highest first_seq in a STATE record
+    cdef Run run                        # the last run; it may extend over several segments
     cdef list lost                      # (first, last) sequence of each loss
     cdef uint64_t lost_bytes
     cdef list scanned                   # numbers of the segments whose records were read, instead of the index file
@@ -38,4 +39,5 @@ cdef class Recovery:
     cdef uint64_t shift                 # offset of the image in the last file read, unless it is compressed
 
     cdef void miss(self, SegmentContents known, uint32_t start) except *
+    cdef void note_run(self, SegmentContents c, bint indexed) noexcept
     cdef RecoveredSegment take(self, SegmentContents c, image, uint64_t size, bint ended, uint64_t indexed)

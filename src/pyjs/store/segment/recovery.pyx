@@ -206,10 +206,22 @@ cdef class Recovery:
         self.shift, self.marked = image.shift, image.marked
         self.end_damaged = c.end_damaged
         self.floor = max(self.floor, c.floor)
+        self.note_run(c, indexed != 0)
         self.lost.extend(c.lost)
         self.lost_bytes += c.lost_bytes
         self.last_seq += c.n
         return found
+
+    cdef void note_run(self, SegmentContents c, bint indexed) noexcept:
+        """Add the last run of a segment. Nothing is known of the run in a segment whose index file was read."""
+        if indexed:
+            self.run.first_seq, self.run.ended = 0, True
+        elif c.messages == 0:
+            self.run.ended = self.run.ended or c.run.ended
+        else:
+            if not c.run.joins or self.run.ended or self.run.first_seq == 0:
+                self.run.first_seq = c.run.first_seq
+            self.run.ended = c.run.ended
 
     def _contents_in(self, path, number, image):
         """Return (contents, witness, from_index): the contents of the segment, and those of its index file.

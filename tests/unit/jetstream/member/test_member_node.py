@@ -573,7 +573,9 @@ def test_a_server_whose_metadata_log_is_dropped_hands_over_the_streams_that_it_l
     assert [net.publish(servers[0], name.lower(), 1) for name in led] == [[1]] * len(led)
 
 
-def test_a_request_waits_for_the_leader_when_servers_come_late(net: JetNet) -> None:
+@pytest.mark.parametrize("seed", range(4))  # different servers become the leader
+def test_a_request_waits_for_the_leader_when_servers_come_late(net: JetNet, seed: int) -> None:
+    net.rng.seed(seed)
     client = net.begin("a").client()
     net.run(20_000 * NS_PER_MS)
     net.begin("b")

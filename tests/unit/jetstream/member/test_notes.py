@@ -32,18 +32,18 @@ SERVER = Server(7, "a", "EAST", ("ssd",), 9, "0.1.0", 1, -1, 1 << 30)
 NOTES: list[Note] = [
     Saying(Word(7, 9, 3, Membership((Member(7, 9),)), is_running=True)),
     Description(SERVER),
-    Order("$G", "STREAM.CREATE", "S", 5, 12, 3, "$JS.API.STREAM.CREATE.S", b"_INBOX.\xff", b"{}"),
+    Order("$G", "STREAM.CREATE", "S", 5, 12, 3, "$JS.API.STREAM.CREATE.S", b"_INBOX.\xff", b"{}", 2**63),
     Question(3, "$G", ("S", "T")),
     Question(4, "$G", ()),
     Reply(3, b"{}"),
     Welcome(2),
-    Answered("$G", "S", b"_INBOX.\xff", 12),
+    Answered("$G", "S", 2**63, 12),
     Loss("$G", "S", 5, 12, 7),
     Ended("$G", "S", 5, 12),
     Restored("$G", stored_config(StreamConfig(name="S")), 7, 12),
     Refused("$G", "S", 12, 400, 10130, "it is there"),
     Opened("$G", "S", 5, True),
-    Forwarded("$G", "$JS.API.STREAM.INFO.S", b"_INBOX.\xff", b"NATS/1.0\r\n\r\n", b"{}"),
+    Forwarded("$G", "$JS.API.STREAM.INFO.S", b"_INBOX.\xff", b"NATS/1.0\r\n\r\n", b"{}", 2**63),
 ]
 
 

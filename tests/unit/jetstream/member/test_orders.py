@@ -69,10 +69,10 @@ def test_a_follower_answers_when_the_leader_was_lost_before(net: JetNet) -> None
     client.send(b"SUB _INBOX.x 1\r\nSUB _INBOX.y 2\r\n")
     net.run(100 * NS_PER_MS)
     for server in heirs:
-        for reply in (b"_INBOX.x", b"_INBOX.y"):
-            order = Order("$G", "STREAM.UPDATE", "R", 1, 1, 3, "$JS.API.STREAM.UPDATE.R", reply, b"")
+        for number, reply in ((7, b"_INBOX.x"), (8, b"_INBOX.y")):
+            order = Order("$G", "STREAM.UPDATE", "R", 1, 1, 3, "$JS.API.STREAM.UPDATE.R", reply, b"", number)
             server.member.orders.take(order)
-        server.member.orders.answered(Answered("$G", "R", b"_INBOX.y", 1))
+        server.member.orders.answered(Answered("$G", "R", 8, 1))
         server.wake()
     net.crash(leader)
     net.run(7000 * NS_PER_MS)
@@ -85,8 +85,8 @@ def test_an_answer_that_is_known_before_the_order_is_not_repeated(net: JetNet) -
     there = next(server for server in servers if server.streams)
     client = there.client()
     client.send(b"SUB _INBOX.x 1\r\n")
-    order = Order("$G", "STREAM.UPDATE", "S", 1, 1, 1, "$JS.API.STREAM.UPDATE.S", b"_INBOX.x", b"")
-    there.member.orders.answered(Answered("$G", "S", b"_INBOX.x", 1))
+    order = Order("$G", "STREAM.UPDATE", "S", 1, 1, 1, "$JS.API.STREAM.UPDATE.S", b"_INBOX.x", b"", 7)
+    there.member.orders.answered(Answered("$G", "S", 7, 1))
     for expected in (0, 1):
         there.member.orders.take(order)
         there.wake()
@@ -97,7 +97,7 @@ def test_an_answer_that_is_known_before_the_order_is_not_repeated(net: JetNet) -
 def test_a_replica_that_comes_late_does_not_answer(net: JetNet) -> None:
     servers = net.trio()
     late = next(server for server in servers if not server.member.machine.leads)
-    order = Order("$G", "STREAM.CREATE", "R", 1, 1, 3, "$JS.API.STREAM.CREATE.R", b"_INBOX.x", b"")
+    order = Order("$G", "STREAM.CREATE", "R", 1, 1, 3, "$JS.API.STREAM.CREATE.R", b"_INBOX.x", b"", 7)
     client = late.client()
     client.send(b"SUB _INBOX.x 1\r\n")
     late.member.orders.take(order)

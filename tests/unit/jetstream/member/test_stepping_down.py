@@ -127,13 +127,14 @@ def test_a_change_that_is_forwarded_to_the_next_leader_is_not_made_again(net: Je
     net.publish(sender, "r.x", 5)
     client, purge = sender.client(), "$JS.API.STREAM.PURGE.R"
     client.send(b"SUB in.p 1\r\nPUB %b in.p 0\r\n\r\n" % purge.encode())
+    number = sender.node.turn_state.last_number  # of that request
     net.run(200 * NS_PER_MS)
     assert len(answers(client, b"in.p")) == 1
     net.publish(sender, "r.x", 3)
     net.ask(sender.client(), "STREAM.LEADER.STEPDOWN.R", {"placement": {"preferred": new.name}})
     net.run_until(lambda: leads(new))
     # as if the client's server did not know that the next leader got the request
-    sender.member.tell(new.member.node, Forwarded("$G", purge, b"in.p", b"", b""))
+    sender.member.tell(new.member.node, Forwarded("$G", purge, b"in.p", b"", b"", number))
     net.run(1000 * NS_PER_MS)
     assert answers(client, b"in.p") == []
     assert net.ask(sender.client(), "STREAM.INFO.R")["state"]["messages"] == 3
