@@ -1,7 +1,8 @@
 """For all tests: a check that compiled code is current, a fixed hash seed, and the seconds of each group at the end.
 
 Thousands of collected tests make a large heap, which every full garbage collection would examine, and many tests
-trigger one. They are therefore frozen: this halves the processor time of the unit tests.
+trigger one. They are therefore frozen: this halves the processor time of the unit tests. Collections of young objects
+are rarer than by default, which saves another 8 %.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from xdist.remote import Producer
 
 ROOT = Path(__file__).resolve().parent.parent
+YOUNG_OBJECTS = 20_000  # that start a garbage collection
 
 
 def load_build(src: Path) -> ModuleType:
@@ -112,3 +114,4 @@ def pytest_collection() -> Iterator[None]:
         gc.enable()
         gc.collect()
         gc.freeze()
+        gc.set_threshold(YOUNG_OBJECTS)
