@@ -16,6 +16,7 @@ Environment: PYJS_CFLAGS adds flags to compiler and linker (the sanitizer build)
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import os
 import re
@@ -52,6 +53,8 @@ SHARING = {
     "shared_utility_qualified_name": SHARED,
     "shared_utility_features_disabled": ["AutoPickle", "MemoryView"],
 }
+# Thresholds of the garbage collector for Cython. Python's own take a quarter of its time, and save 2 % of its memory.
+COLLECTIONS = (100_000, 20, 100)
 # These do not change the generated C, so the digests do not contain them.
 WARNINGS = {"warn.maybe_uninitialized": True, "warn.unused": True, "warn.multiple_declarators": True}
 WARNING = re.compile(r"warning: ([^:]+):")
@@ -165,6 +168,17 @@ def collected_warnings(sources: Iterable[tuple[Path, Path]]) -> Iterator[None]:
         warnings_file(pyx, src).write_text("".join(f"{line}\n" for line in own))
 
 
+@contextmanager
+def rare_collections() -> Iterator[None]:
+    """Collect garbage rarely until the block ends, also in processes that start meanwhile."""
+    usual = gc.get_threshold()
+    gc.set_threshold(*COLLECTIONS)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*usual)
+
+
 def translate(extensions: list[Extension], nthreads: int, folder: Path = MADE) -> list[Extension]:
     """Run Cython over `extensions` into `folder`; return them with their C files."""
     from Cython.Build import cythonize
@@ -174,7 +188,8 @@ def translate(extensions: list[Extension], nthreads: int, folder: Path = MADE) -
     # The decoders for Spark do not use SHARED, since their wheel must work without the server's wheel.
     for src, sharing in ((SRC, SHARING), (FAST, {})):
         some = [ext for ext in extensions if Path(ext.sources[0]).is_relative_to(src)]
-        with collected_warnings([(path, src) for path in pyx if path.is_relative_to(src)]):
+        sources = [(path, src) for path in pyx if path.is_relative_to(src)]
+        with collected_warnings(sources), rare_collections():
             made += cythonize(
                 some,
                 nthreads=nthreads if len(some) > 1 else 0,

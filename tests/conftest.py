@@ -1,12 +1,7 @@
-"""For all tests: a check that compiled code is current, a fixed hash seed, and the seconds of each group at the end.
-
-Thousands of collected tests make a large heap, which every full garbage collection would examine, and many tests
-trigger one. They are therefore frozen: this halves the processor time of the unit tests.
-"""
+"""For all tests: a check that compiled code is current, a fixed hash seed, and seconds of each group at the end."""
 
 from __future__ import annotations
 
-import gc
 import importlib.util
 import signal
 from collections.abc import Iterator
@@ -15,7 +10,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support import again, groups, scratch
+from tests.support import again, groups, heap, scratch
 
 if TYPE_CHECKING:
     from tests.support.schedule import FileScheduling
@@ -104,11 +99,6 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """Collect the tests without garbage collections, then exempt the new objects from later ones."""
-    gc.disable()
-    try:
+    """Exempt the collected tests from garbage collections."""
+    with heap.exempted():
         yield
-    finally:
-        gc.enable()
-        gc.collect()
-        gc.freeze()

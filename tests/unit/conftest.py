@@ -1,7 +1,8 @@
 """For all unit tests: descriptors of stores that a test left open are closed.
 
 Stores close their files in `close`, not when they are freed, and many tests end with a store that is open
-or crashed on purpose. Otherwise a run would need more than the usual 1,024 descriptors.
+or crashed on purpose. Otherwise a run would need more than the usual 1,024 descriptors. Thousands of tests need a
+garbage collection for that, so what earlier modules have left in memory is exempt from it.
 """
 
 from __future__ import annotations
@@ -12,6 +13,13 @@ import stat
 from collections.abc import Iterator
 
 import pytest
+
+
+@pytest.fixture(autouse=True, scope="module")
+def exempt_older_objects() -> None:
+    """Exempt the objects that exist before a module's tests from garbage collections; there are tens of thousands."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

@@ -1,8 +1,8 @@
 """Plays one script against one server process and returns a recording.
 
-It is single-threaded and uses non-blocking sockets. It waits for frames and never sleeps: `sync` and the end of a
-script send a PING after everything else and read until its PONG; `wait` reads until the frames have arrived. A
-timeout is recorded as a frame, since it is a result like any other.
+It is single-threaded and uses non-blocking sockets. It waits for frames, and sleeps only before `until` asks again:
+`sync` and the end of a script send a PING after everything else and read until its PONG; `wait` reads until the
+frames have arrived. A timeout is recorded as a frame, since it is a result like any other.
 
 A recording is JSON: `connections` (name -> frames in the order of arrival; a name opened again is `a#2`), `http`
 (answers in the order of the script) and `runs` (connection -> the number of starts of the server at that time).
@@ -27,6 +27,7 @@ from .script import Script, ScriptError, Step, unescape
 Recording = dict[str, Any]
 
 WAIT_SECONDS = 30.0
+POLL_SECONDS = 0.01  # between two requests of `until`, so that server and player are not busy all the time
 CONNECT_DEFAULTS: dict[str, Any] = {
     "verbose": False,
     "pedantic": False,
@@ -307,6 +308,7 @@ class Player:
                 return
             conn.frames.remove(reply)
             conn.cursor = min(cursor, len(conn.frames))
+            time.sleep(POLL_SECONDS)
         conn.frames.append({"op": "timeout", "waiting for": text})
 
     def _wait_reply(self, conn: Conn, inbox: str) -> Frame | None:

@@ -8,6 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from raft.tests.conftest import is_here
+
+if not is_here():
+    pytest.skip("the consensus engine is not here (make cluster)", allow_module_level=True)
+
 from tests.support.simnet import LONG_NS, Wire, say
 from tests.support.workernet import WorkerNet
 
