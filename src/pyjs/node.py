@@ -550,8 +550,9 @@ class Node(Turns, Host):
         state.reports = False
         if self.jetstream is not None:
             self.jetstream.end_turn()
-        if state.quiet and self.cluster is not None:
+        if self.cluster is not None and self.cluster.pulse.is_idle:
             self.cluster.pulse.look()
+            state.reports |= self.cluster.pulse.is_idle  # so that it looks after the next turn, too
 
     def _mend(self) -> None:
         """Close each session or route, and reopen each stream or consumer, in which a fault occurred.

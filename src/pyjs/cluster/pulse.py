@@ -80,11 +80,7 @@ class Pulse:
         self._frames = 0  # number of frames of all routes, when `_is_busy` was last called
         self._busy_ns = 0  # time at which this server was last found busy
         self._active_ns = 0  # time at which this server became active
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether this server is not active; the node then calls `look` after each turn."""
-        return self._host.turn_state.quiet
+        self.is_idle = False  # this server is not active; the node then calls `look` after each turn
 
     def opened(self, connection: Route) -> None:
         """Send and expect heartbeats on a connection."""
@@ -102,7 +98,7 @@ class Pulse:
 
     def stop(self) -> None:
         """Send no more heartbeats."""
-        self._host.turn_state.quiet = False
+        self.is_idle = False
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -128,7 +124,7 @@ class Pulse:
         """Send heartbeats at once if this server was idle, and expect the others to answer in time."""
         self._busy_ns = now_ns = self._host.clock.now_ns()
         if self._timer is None:
-            self._beaten_ns, self._host.turn_state.quiet = now_ns, False
+            self._beaten_ns, self.is_idle = now_ns, False
             self._arm(BEAT_NS)
         elif self.is_idle:
             self._beat()
@@ -175,10 +171,10 @@ class Pulse:
         self._beats += 1
         if self._is_busy():
             self._busy_ns = now_ns
-        is_idle = now_ns - self._busy_ns >= ACTIVE_NS
-        if self.is_idle and not is_idle:
+        was_idle, self.is_idle = self.is_idle, now_ns - self._busy_ns >= ACTIVE_NS
+        if was_idle and not self.is_idle:
             self._active_ns = now_ns
-        self._host.turn_state.quiet = is_idle
+        self._host.turn_state.reports |= self.is_idle
         pace = self._next_pace()
         self._interval_ns, body = pace.interval_ns, pace.encode()
         for server_id, connection in list(self.connections.items()):

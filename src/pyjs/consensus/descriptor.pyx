@@ -29,7 +29,6 @@ cdef int64_t SIZE_MAX = 0xffffffff     # bytes of a payload
 SIZE = 40
 VERSION = FORM_VERSION
 _FORM = Struct("<IB3sq16s8s")
-BRIEF = Struct("<I4xq")  # the size and the time
 _SPARE, _SPARE_END = bytes(3), bytes(8)
 
 cdef packed struct Form:
@@ -82,11 +81,6 @@ def read(bytes data not None) -> Descriptor:
     if spare != _SPARE or spare_end != _SPARE_END:
         raise BadDescriptor("spare bytes that are not 0")
     return Descriptor(size, time_ns, digest)
-
-
-def size_and_time(data) -> tuple:
-    """Return the payload size in bytes and the time in ns since the epoch from a descriptor, without checking it."""
-    return BRIEF.unpack_from(data)
 
 
 cpdef bytes payload_at(bytes data, size_t at, bytes described):

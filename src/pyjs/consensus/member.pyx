@@ -15,7 +15,6 @@ from typing import TypeAlias
 from pyjs.consensus.payloads cimport Payloads
 
 from pyjs.base.errors import CorruptRecord, NotNow, PyjsError
-from pyjs.consensus.descriptor import size_and_time
 from pyjs.consensus.engine import EntryKind, Role
 from pyjs.consensus.payloads import Gone
 
@@ -269,8 +268,11 @@ cdef class Member:
 
     def applied_size(self) -> int:
         """Return the approximate size of the log up to the last applied entry, in bytes."""
-        sizes = (size_and_time(body)[0] for _, _, kind, body in self.queue if kind == DATA)
-        return max(0, self.log_size - len(self.queue) * COST - sum(sizes))
+        cdef int64_t size = self.log_size - <int64_t> len(self.queue) * COST
+        for _, _, kind, body in self.queue:
+            if kind == DATA:
+                size -= size_of(body)
+        return max(0, size)
 
     def note_cut(self, int64_t size) -> None:
         """Reduce `log_size` by `size`, the number of bytes that were removed at the start of the log."""

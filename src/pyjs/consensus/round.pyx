@@ -7,6 +7,7 @@ Compiled because each replicated entry passes it on three servers (benchmarks/: 
 """
 from libc.stdint cimport int64_t, uint64_t
 
+from pyjs.consensus.descriptor cimport describe
 from pyjs.consensus.log.durability cimport Due, Durability
 from pyjs.consensus.member cimport Member, size_of
 from pyjs.consensus.outbox cimport Outbox
@@ -17,7 +18,6 @@ from collections import deque
 
 from pyjs.base.errors import CorruptRecord
 from pyjs.consensus.batch import PAYLOAD_MAX
-from pyjs.consensus.descriptor import describe
 from pyjs.consensus.log.durability import Waits
 from pyjs.consensus.engine import EntryKind
 from pyjs.consensus.member import State, Unreadable

@@ -254,7 +254,7 @@ cdef class Turns:
         """Do the work at the end of a turn, free unused routes, and set a timer to free more routes."""
         cdef Turn state = self.scheduler.state
         cdef int64_t due_ns
-        if state.expired or state.faulted or state.reports or state.quiet:
+        if state.expired or state.faulted or state.reports:
             self.end_turn()
         self.routes.trim(now_ns)
         if self.trim_timer is None:

@@ -17,9 +17,9 @@ cdef class Turn:
     cdef public bint crowded            # set when a receiver has much output queued; cleared when read
     cdef public Py_ssize_t unflushed    # sessions whose output the last turn had no time to write
     cdef public bint jammed             # set when much output waits for another server; cleared when read
-    # leaderships or replicas of this node have changed since the last report to other servers
+    # the end of a turn has work: leaderships or replicas of this node have changed since the last report to other
+    # servers, or the heartbeats are slow until there is traffic
     cdef public bint reports
-    cdef public bint quiet              # heartbeats are slow; the node looks for traffic after each turn
     cdef public bint news    # subscriptions have changed since the last report to other servers of the cluster
     cdef public int copies_left         # batches that mirrors and sources may still copy in this turn
     cdef public int64_t input_left  # units of work on input that sessions may still do in this turn, see core.session

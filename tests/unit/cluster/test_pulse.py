@@ -12,7 +12,9 @@ from pyjs.cluster.pulse import BEAT_NS, EARLIER, IDLE_BEAT_NS, Pace, Pulse, deco
 from pyjs.cluster.route import Route
 
 BODY = Struct("<8xHH")
-FRAME = Struct("<I4xB3x8xHH")  # the header of a frame (pyjs/wire/route_frames.pxd), and the body of a heartbeat
+FRAME = Struct(
+    "<I4xB3x8xHH"
+)  # the header of a frame (pyjs/wire/route_frames.pxd), and the body of a heartbeat
 FRAME_PONG = 5
 ACTIVE, IDLE = (100, 100), (300, 300)
 
