@@ -101,10 +101,11 @@ def test_a_bomb_is_refused(both: Both) -> None:
     assert len(bomb) < 100_000
 
     def look(server: WebSocketServer) -> object:
+        count = server.closed_count()
         with closing(client_of(server)) as client:
             client.raw(frame(bomb, FIN | RSV1 | BINARY))
             client.ending()
-        return server.page("/connz?state=closed&sort=stop")["connections"][0]["reason"]
+        return server.newly_closed(count)["reason"]
 
     both.see(look, CONFIG)
 
@@ -114,12 +115,12 @@ def test_a_message_that_inflates_beyond_max_payload_is_refused(both: Both) -> No
     text = b"PUB a 100000\r\n" + b"x" * 100_000 + b"\r\n"
 
     def look(server: WebSocketServer) -> object:
+        count = server.closed_count()
         with closing(client_of(server)) as client:
             client.raw(frame(packed(text * 20), FIN | RSV1 | BINARY))
             client.ending()
         assert server.logged("read error: maximum payload exceeded", WAIT_S)
-        found = server.page("/connz?state=closed&sort=stop")["connections"][0]
-        return found["reason"]
+        return server.newly_closed(count)["reason"]
 
     both.see(look, CONFIG)
     # nats-server does not count them

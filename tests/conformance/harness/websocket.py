@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import socket
+import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -34,6 +35,19 @@ class WebSocketServer(ServerProcess):
         """Return a page of the monitoring port."""
         with urllib.request.urlopen(f"http://127.0.0.1:{self.http_port}{path}", timeout=WAIT_S) as answer:
             return json.load(answer)
+
+    def closed_count(self) -> int:
+        """Return the number of connections in the list of closed ones."""
+        count: int = self.page("/connz?state=closed&limit=1")["total"]
+        return count
+
+    def newly_closed(self, count: int) -> Any:
+        """Wait until more than `count` connections are in the list of closed ones; return the newest of them."""
+        deadline = time.monotonic() + WAIT_S
+        while self.closed_count() <= count:
+            assert time.monotonic() < deadline, "no connection was closed"
+            time.sleep(0.005)
+        return self.page("/connz?state=closed&sort=stop")["connections"][0]
 
     def log_lines(self, *parts: str) -> list[str]:
         """Return the log lines with one of `parts`, without time, ports and ids."""
