@@ -2,8 +2,8 @@
 
 A client may send a direct get to a follower for a message that has just been acknowledged. The follower has the entry
 of the message, but learns only with the next entry, or up to 20 ms later, that this entry is committed, and may apply
-it 10 ms after that. So while the log has entries that are not applied, direct gets wait until the leader has reported its commit index. Waiting direct
-gets are answered in the order of the requests.
+it 10 ms after that. So while the log has entries that are not applied, direct gets wait until the leader has reported
+its commit index. Waiting direct gets are answered in the order of the requests.
 
 Stale answers are allowed: without a leader, after WAIT_NS, or if too many direct gets wait, all waiting ones are
 answered from the present state of the replica.
