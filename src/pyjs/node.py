@@ -549,7 +549,11 @@ class Node(Turns, Host):
             self._mend()
         state.reports = False
         if self.jetstream is not None:
-            self.jetstream.end_turn()
+            try:
+                self.jetstream.end_turn()
+            except Exception:
+                state.reports = True  # it is called again after the next turn
+                raise
         if self.cluster is not None and self.cluster.pulse.is_idle:
             self.cluster.pulse.look()
             state.reports |= self.cluster.pulse.is_idle  # so that it looks after the next turn, too

@@ -665,7 +665,7 @@ class Consensus:
         if self.condition is Condition.RUNNING:
             self._timer = self._host.timers.at(self._turn.now + wait_ns, self._tick)
 
-    def _tend_log(self) -> None:
+    def _tend_log(self, rests: bool) -> None:
         """Prepare the next file of the log, stage commit indexes, and queue groups that keep old files in use."""
         try:
             self.durability.look_ahead()
@@ -673,7 +673,7 @@ class Consensus:
             if self.doubts.are_over:
                 self._log.trust()
                 self._round.is_staged = True
-            if self._round.rests and self.durability.is_idle and not self._round.is_staged:
+            if rests and self.durability.is_idle and not self._round.is_staged:
                 self._log.witness()
         except StoreFailed as error:
             self._fail(f"the log of replicated groups cannot be written: {error}")
@@ -682,9 +682,11 @@ class Consensus:
     def _tick(self) -> None:
         """Advance the time of all groups, do the work that is due, and set the timer for the next tick."""
         self._timer = None
+        # If an exception ends this tick before `_arm`, the next work of a group begins the ticks again.
+        rests, self._round.rests = self._round.rests, True
         now_ns = self._turn.now
         late = max(1, (now_ns - self._ticked_ns) // TICK_NS)
-        for _ in range(min(late, REST_NS // TICK_NS if self._round.rests else LATE_TICKS)):
+        for _ in range(min(late, REST_NS // TICK_NS if rests else LATE_TICKS)):
             self._engine.tick()
         self._ticked_ns = now_ns
         self._snapshots.tick(now_ns)
@@ -698,7 +700,7 @@ class Consensus:
         self.doubts.tick(now_ns, self.read_index)
         self._successions.tick(now_ns, self._members)
         self._states.release(self._members, now_ns)
-        self._tend_log()
+        self._tend_log(rests)
         self._faults.check_again(self._members)
         _, awake = self._engine.counts()
         is_busy = awake or has_waited or self._snapshots.is_busy or self._states.has_waiting

@@ -502,3 +502,23 @@ def test_large_entries_leave_in_several_batches(hosts: Hosts, monkeypatch: pytes
     hosts.publish(10, size=900)
 
     assert hosts.judge.counts["acked"] == 11
+
+
+def test_a_tick_that_raises_an_exception_is_not_the_last(
+    hosts: Hosts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hosts.publish(1)
+    leader = hosts.leader()
+
+    def tick(now_ns: int) -> None:
+        monkeypatch.undo()
+        raise MemoryError
+
+    monkeypatch.setattr(leader.consensus._snapshots, "tick", tick)
+    with pytest.raises(MemoryError):
+        hosts.step(20)
+    ticks = leader.consensus._engine.status(GROUP).term
+    leader.publish(GROUP, b"x")
+    assert leader.consensus._timer is not None
+    hosts.until(lambda: all(node.machines[GROUP].state.count == 2 for node in hosts.nodes.values()))
+    assert leader.consensus._engine.status(GROUP).term == ticks

@@ -160,14 +160,20 @@ def test_a_consumer_gets_no_message_that_an_unfinished_roll_up_replaces(tmp_path
     js.node.stop()
 
 
-def test_a_header_that_was_stored_when_roll_ups_were_not_allowed_removes_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("after", [0, 4])
+def test_a_header_that_was_stored_when_roll_ups_were_not_allowed_removes_nothing(
+    tmp_path: Path, after: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The later messages are in other segments, and the change of the metadata follows the last of them."""
+    for name in ("SEGMENT_SIZE_MAX", "SEGMENT_SIZE_QUEUE"):
+        monkeypatch.setattr(segments, name, 2048)
     js = started(tmp_path / "a")
     js.add("O", subjects=["s.>"], allow_rollup_hdrs=True)
     js.add("S", storage="file", sources=[{"name": "O"}])
     for subject in OLDER:
         js.publish(subject)
-    publish(js, "s.a", b"sub")
+    publish(js, "s.a", b"sub", after=after)
     updated = {"name": "S", "storage": "file", "sources": [{"name": "O"}], "allow_rollup_hdrs": True}
     assert "error" not in js.api("STREAM.UPDATE.S", updated)
-    assert subjects(copied(tmp_path / "a")) == [*OLDER, "s.a"]
+    assert subjects(copied(tmp_path / "a")) == [*OLDER, "s.a", *["s.c"] * after]
     js.node.stop()

@@ -21,6 +21,7 @@ cdef struct Run:                # messages without a record of removals, or a ch
     uint64_t first_seq          # 0: there is no run
     bint joins                  # it begins with the segment, so it may continue the run of the segment before
     bint ended                  # a record of removals follows it
+    bint changed                # the metadata changed after the segment's last message, so no run before it counts
 
 cdef inline uint64_t subject_at(Entry* e) noexcept nogil:
     """Return the offset in the image of a segment at which the subject of a message begins; its body follows."""

@@ -214,7 +214,7 @@ cdef class Recovery:
 
     cdef void note_run(self, SegmentContents c, bint indexed) noexcept:
         """Add the last run of a segment. Nothing is known of the run in a segment whose index file was read."""
-        if indexed:
+        if indexed or c.run.changed:
             self.run.first_seq, self.run.ended = 0, True
         elif c.messages == 0:
             self.run.ended = self.run.ended or c.run.ended

@@ -447,7 +447,7 @@ cdef class SegmentScan:
         if h.kind == KIND_MSG:
             if self.c.run.first_seq == 0 or self.c.run.ended:
                 self.c.run.joins = self.c.messages == 0 and not self.c.run.ended
-                self.c.run.first_seq, self.c.run.ended = h.seq, False
+                self.c.run.first_seq, self.c.run.ended, self.c.run.changed = h.seq, False, False
             return self.take_message(at, record, &h)
         if h.seq <= SEQ_MAX and self.follows(min(h.seq + 1, SEQ_MAX)):
             failed = self.fill_gap(h.seq + 1)
@@ -467,7 +467,8 @@ cdef class SegmentScan:
         elif h.kind == KIND_FOOTER:
             self.c.sealed = True
         elif h.kind == KIND_META:
-            self.c.run.first_seq, self.c.run.ended = 0, self.c.meta_at != 0
+            self.c.run.first_seq, self.c.run.joins = 0, False
+            self.c.run.ended = self.c.run.changed = self.c.meta_at != 0
             self.c.meta_at = at + RECORD_HEADER_SIZE
             self.c.meta_size = h.length - RECORD_SIZE_MIN
         if at == self.c.mark_end and (h.kind == KIND_FOOTER or h.kind == KIND_META):
