@@ -16,8 +16,7 @@ closed, which removes its interest. If this server itself was stopped for a whil
 silence of the others.
 
 The body of a heartbeat has eight zero bytes and two numbers in ms (two bytes each, little-endian): the interval of
-the sender, and the interval that it wants. Earlier versions send only the zero bytes, and heartbeats every BEAT_NS.
-They expect the same, so an active server sees no difference, and an idle one sends them heartbeats every BEAT_NS.
+the sender, and the interval that it wants. Until the first such body, both count as BEAT_NS.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ def decode(body: bytes) -> Pace:
     return Pace(*(min(max(each * NS_PER_MS, BEAT_NS), IDLE_BEAT_NS) for each in _BODY.unpack(body)))
 
 
-EARLIER = Pace()  # of a version that does not send it, and of a server that has sent no heartbeat yet
+EARLIER = Pace()  # of a server before its first heartbeat that states it
 
 
 class Pulse:

@@ -538,9 +538,7 @@ class Consensus:
 
     def stage_installs(self) -> list[Due]:
         """Stage complete snapshots in the log; return the work to do when they are durable."""
-        dues: list[Due] = []
-        if not self._snapshots.whole:
-            return dues
+        dues = []
         for group in self._snapshots.take_whole():
             member = self._members[group]
             try:
